@@ -8,8 +8,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use windtunnel_fabric::flow::{CompletionTimes, FlowNetwork, FlowRecord, FlowSettings};
-use windtunnel_fabric::{Arrival, CoupledId, Departure, Network};
+use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
+use windtunnel_fabric::{
+    Account, Arrival, CoupledId, Delivered, Departure, FlowRecord, Network, Observations, Trouble,
+};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
@@ -64,10 +66,8 @@ pub struct BackendNetwork {
     idle_calls: u32,
     fault: Option<String>,
     calls: u64,
-    records: Option<Vec<FlowRecord>>,
-    completion: CompletionTimes,
-    arrived: u64,
-    bytes: u64,
+    /// What comes from outside scale-up domains.
+    account: Account,
 }
 
 /// What a model is told beside the topology.
@@ -151,16 +151,8 @@ impl BackendNetwork {
             idle_calls: 0,
             fault: None,
             calls: 0,
-            records: settings.records.then(Vec::new),
-            completion: CompletionTimes::default(),
-            arrived: 0,
-            bytes: 0,
+            account: Account::new(settings.records),
         })
-    }
-
-    /// What the model did wrong; it has been asked nothing since, and nothing arrives any more.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
     }
 
     /// Instants to which the model was advanced.
@@ -168,27 +160,10 @@ impl BackendNetwork {
         self.calls
     }
 
-    /// Completion times of messages outside scale-up domains, from their departure to their arrival.
-    pub fn completion_times(&self) -> &CompletionTimes {
-        &self.completion
-    }
-
-    /// Messages arrived, also those inside scale-up domains.
-    pub fn messages(&self) -> u64 {
-        self.arrived + self.inside.messages()
-    }
-
-    /// Payload arrived, also that inside scale-up domains.
-    pub fn bytes_delivered(&self) -> u64 {
-        self.bytes + self.inside.bytes_delivered()
-    }
-
-    /// Appends the records of the messages that arrived since the last call, those outside scale-up domains first.
-    pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
-        if let Some(kept) = &mut self.records {
-            records.append(kept);
-        }
-        self.inside.take_records(records);
+    /// What has arrived, also inside scale-up domains. Completion times are those of messages between them, from their
+    /// departure to their arrival.
+    pub fn delivered(&self) -> Delivered {
+        self.account.delivered().clone().with_inside(self.inside.delivered())
     }
 
     fn fail(&mut self, what: &str) {
@@ -260,15 +235,13 @@ impl BackendNetwork {
     }
 
     fn report(&mut self, at: Time, message: u32, flight: &Flight, arrivals: &mut Vec<Arrival>) {
-        self.arrived += 1;
-        self.bytes += flight.bytes.0;
-        self.completion.add(at.since(flight.start));
-        if let Some(records) = &mut self.records {
-            let Flight { from, to, bytes, start, class, nic, entropy } = *flight;
-            let topology = &self.world.topology;
+        let Flight { from, to, bytes, start, class, nic, entropy } = *flight;
+        self.account.message(bytes, Some(at.since(start)));
+        let (topology, seed) = (&self.world.topology, self.world.setup.seed);
+        self.account.record(|| {
             let mut route = Route::new();
-            topology.route(LoadBalancer::Ecmp, self.world.setup.seed, from, to, nic, entropy, &mut route);
-            records.push(FlowRecord {
+            topology.route(LoadBalancer::Ecmp, seed, from, to, nic, entropy, &mut route);
+            FlowRecord {
                 source: from,
                 destination: to,
                 edges: 1,
@@ -278,8 +251,8 @@ impl BackendNetwork {
                 class,
                 path: topology.path_class(from, to),
                 hops: route.links.len() as u16,
-            });
-        }
+            }
+        });
         arrivals.push(Arrival::Message { message });
     }
 }
@@ -373,6 +346,22 @@ impl Network for BackendNetwork {
             self.handed.pop_front();
             self.report(at, message, &flight, arrivals);
         }
+    }
+
+    /// What the model did wrong; it has been asked nothing since, and nothing arrives any more.
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    fn observe(&mut self, _: Time) -> Observations {
+        let (delivered, trouble) = (Some(self.delivered()), self.fault.clone().map(Trouble::Fault));
+        Observations { delivered, trouble, ..Observations::default() }
+    }
+
+    /// Those outside scale-up domains come first.
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        self.account.take_records(records);
+        self.inside.account_mut().take_records(records);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::calendar::timeline::Timeline;
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, GpuTime, Job, JobId, JobTime, Machine};
 use crate::cluster::{Reason, Stay, Tally};
 use crate::scheduler::Scheduler;
+use crate::view::View;
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

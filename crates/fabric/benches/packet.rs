@@ -40,6 +40,8 @@ fn settings(balancer: Balancer) -> PacketSettings {
             pmax: 1.0,
             at: MarkAt::Enqueue,
         }),
+        mtu: Bytes(4_160),
+        header: Bytes(64),
         ..PacketSettings::default()
     }
 }

@@ -6,16 +6,21 @@
 
 #![warn(unreachable_pub)]
 
+pub mod account;
 pub mod balancers;
+mod boxed;
 pub mod flow;
 pub mod host;
 pub mod message;
 pub mod model;
+pub mod observations;
 pub mod packet;
 pub mod reduction;
 pub mod reroute;
+pub mod wire;
 
+pub use account::{Account, CompletionTimes, Delivered, FlowRecord};
 pub use model::{
-    Abandon, Arrival, CoupledId, Departure, Fabric, InStep, Network, Notice, NoticeKind, Received,
-    SendRequest, Ticket,
+    Arrival, CoupledId, Departure, Fabric, InStep, Network, Notice, NoticeKind, Received, SendRequest, Ticket,
 };
+pub use observations::{LinkBytes, LinkUsage, Observations, PacketUse, Trouble, Work};

@@ -1,6 +1,16 @@
 //! The two traits of this crate: [`Fabric`], what a run drives, and [`Network`], what a fidelity implements.
+//!
+//! A [`Network`] is everything that a run asks of a fidelity: it takes messages, has a clock, may lose what its hosts have given
+//! up and learn of other paths in mid-run, and tells what it saw. Only the first two are asked of every network; the rest
+//! has a default that says "nothing of the kind". A `Box<dyn Network>` is a network too (`boxed.rs`).
 
+use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time, define_id};
+use windtunnel_topology::Forwarder;
+
+use crate::account::FlowRecord;
+use crate::observations::Observations;
+use crate::packet::QueueSample;
 
 define_id! {
     /// Edges prepared for coupled execution: see [`Fabric::prepare_coupled`].
@@ -204,13 +214,6 @@ pub struct Received {
     pub class: u8,
 }
 
-/// A network off which messages and groups can be taken in mid-run.
-pub trait Abandon: Network {
-    /// Takes what `gone` says of off the network, as of the instant that it has advanced to: it will not arrive, and loads no
-    /// link. Returns what that was.
-    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival>;
-}
-
 /// What happens between a message leaving its NIC and its arrival.
 pub trait Network {
     /// A message was taken in; for a network that keeps account of messages and not of what carries them.
@@ -260,5 +263,42 @@ pub trait Network {
         let _ = limit;
         self.advance(next, arrivals);
         next
+    }
+    /// Takes what `gone` says of off the network, as of the instant that it has advanced to: it will not arrive, and loads no
+    /// link. Returns what that was; `None` from a network that cannot.
+    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Option<Vec<Arrival>> {
+        let _ = gone;
+        None
+    }
+    /// Paths may change at any time from now on: see [`Network::change_paths`].
+    fn expect_changes(&mut self) {}
+    /// From the present on paths are as `forwarder` has them, which the network's rerouter knows already.
+    fn change_paths(&mut self, forwarder: &Forwarder) {
+        let _ = forwarder;
+    }
+    /// Keeps a digest of the events of `focus`'s span from now on, if the network has events that are told apart.
+    fn keep_digest(&mut self, focus: &EventDigest) {
+        let _ = focus;
+    }
+    /// What went wrong inside, in words: the run cannot go on.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
+    /// Events handled inside the network so far, for those who watch.
+    fn events(&self) -> u64 {
+        0
+    }
+    /// What it saw until `at`, an instant that it has advanced to or one before the present: totals since the beginning.
+    fn observe(&mut self, at: Time) -> Observations {
+        let _ = at;
+        Observations::default()
+    }
+    /// Appends the records of messages kept since the last call.
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        let _ = records;
+    }
+    /// Appends the samples of queues since the last call.
+    fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
+        let _ = samples;
     }
 }

@@ -309,7 +309,7 @@ mod tests {
     fn every_field_counts() {
         let base = key(1_000, 6, 3);
         let changes: [fn(&mut EventKey); 5] = [
-            |key| key.time.0 ^= 1,
+            |key| key.time = Time(key.time.0 ^ 1),
             |key| key.class ^= 1,
             |key| key.receiver ^= 1,
             |key| key.sender ^= 1,

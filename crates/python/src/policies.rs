@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use windtunnel_cluster::cluster::{Cluster, JobId, Running};
+
 use windtunnel_cluster::free::FreeSet;
 use windtunnel_cluster::placement::{self, Need, Placement};
 use windtunnel_cluster::scheduler::{Absence, Decision, Scheduler};
+use windtunnel_cluster::view::{JobId, Running, View};
 use windtunnel_kernel::EndpointId;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_scenario::modules::Modules;
@@ -69,7 +70,7 @@ impl PyScheduler {
     }
 
     /// Tells the adapter what is free if that has changed without a job's doing.
-    fn renew(&mut self, cluster: &Cluster<'_>) {
+    fn renew(&mut self, cluster: &dyn View) {
         let due = self.back.first().is_some_and(|&at| at <= cluster.now());
         if std::mem::take(&mut self.changed) || due {
             let free: Vec<Vec<u32>> =
@@ -82,7 +83,7 @@ impl PyScheduler {
     /// Calls the adapter, unless it has failed before.
     fn call<R>(
         &mut self,
-        cluster: &Cluster<'_>,
+        cluster: &dyn View,
         act: impl FnOnce(&Bound<'_, PyAny>, Python<'_>) -> PyResult<R>,
     ) -> Option<R> {
         if self.failure.is_some() {
@@ -119,7 +120,7 @@ impl Scheduler for PyScheduler {
         self.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         let known = cluster.job(job);
         let seconds = |ns: u64| ns as f64 / 1e9;
         let submit = cluster.submitted_at(job).map_or(0.0, |at| seconds(at.0));
@@ -128,30 +129,30 @@ impl Scheduler for PyScheduler {
         self.call(cluster, |adapter, _| adapter.call_method1("queued", (facts,)).map(drop));
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         let gpus = cluster.running_job(job).map(|running| numbers(&running.placement)).unwrap_or_default();
         let now = cluster.now() as f64 / 1e9;
         self.call(cluster, |adapter, _| adapter.call_method1("started", (job.0, gpus, now)).map(drop));
     }
 
-    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, running: &Running, cluster: &dyn View) {
         let gpus = numbers(&running.placement);
         self.call(cluster, |adapter, _| adapter.call_method1("released", (job.0, gpus)).map(drop));
     }
 
-    fn lost(&mut self, absence: &Absence, _: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, _: &dyn View) {
         self.changed = true;
         if absence.until < u64::MAX {
             self.back.insert(absence.until);
         }
     }
 
-    fn regained(&mut self, absence: &Absence, _: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, _: &dyn View) {
         self.changed = true;
         self.back.insert(absence.from);
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         self.renew(cluster);
         let now = cluster.now() as f64 / 1e9;
         let decision = self.call(cluster, |adapter, _| {
@@ -169,7 +170,7 @@ impl Scheduler for PyScheduler {
         })
     }
 
-    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, cluster: &dyn View) {
         self.call(cluster, |adapter, _| adapter.call_method1("refused", (job.0,)).map(drop));
     }
 

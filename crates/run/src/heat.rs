@@ -9,15 +9,23 @@
 
 use std::collections::BTreeMap;
 
+use windtunnel_cluster::calendar::EpisodeJob;
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_topology::{LinkId, Topology};
 
+use super::ideal::IdealTimes;
+use super::memo::mean;
+use super::recorder::Iteration;
+use super::subscriber::{Event, Known, Over, Subscriber};
+use super::summary::LinkLoad;
 use crate::table::{Batch, Column};
 
 /// Bins at most.
 const BINS: usize = 128;
 /// Length of a bin at first, in nanoseconds.
 const FIRST: u64 = 1_000_000;
+/// Links named in the summary.
+const MOST_LOADED: usize = 8;
 /// Links written at most, the most used first.
 const LINKS: usize = 512;
 
@@ -36,9 +44,17 @@ impl Default for Heat {
     }
 }
 
+impl Subscriber for Heat {
+    fn hear(&mut self, event: &Event<'_>) {
+        if let Event::Over(over) = event {
+            self.add(over.used, over.from, over.until);
+        }
+    }
+}
+
 impl Heat {
     /// `usage`, links with bytes per second, from `from` to `until` nanoseconds.
-    pub fn add(&mut self, usage: &[(u32, f64)], from: u64, until: u64) {
+    fn add(&mut self, usage: &[(u32, f64)], from: u64, until: u64) {
         while until > self.width.saturating_mul(BINS as u64) {
             self.width = self.width.saturating_mul(2);
             for bins in self.links.values_mut() {
@@ -61,8 +77,19 @@ impl Heat {
         }
     }
 
+    /// The most used links as the summary names them.
+    pub fn most_loaded(&self, topology: &Topology) -> Vec<LinkLoad> {
+        let load = |(utilisation, bytes, link): (f64, f64, LinkId)| LinkLoad {
+            name: topology.link_name(link),
+            tier: topology.link(link).tier.name().into_owned(),
+            utilisation,
+            bytes: bytes.round() as u64,
+        };
+        self.most(topology).into_iter().take(MOST_LOADED).map(load).collect()
+    }
+
     /// The most used links: (mean utilisation from 0 to the end, bytes, link), first the most.
-    pub fn most(&self, topology: &Topology) -> Vec<(f64, f64, LinkId)> {
+    fn most(&self, topology: &Topology) -> Vec<(f64, f64, LinkId)> {
         let seconds = self.end as f64 / 1e9;
         let of = |(&link, bins): (&u32, &Vec<f64>)| {
             let bytes: f64 = bins.iter().sum();
@@ -132,19 +159,78 @@ pub struct Period {
 }
 
 /// Longer iterations than this part of the ideal are congestion.
-pub const CONGESTED: f64 = 1.01;
+const CONGESTED: f64 = 1.01;
 
 /// Periods of congestion.
+pub struct Congestion<'a> {
+    ideal: &'a IdealTimes<'a>,
+    /// Jobs that are congested in the episodes that go on: why, and how much slower they are.
+    under_way: BTreeMap<u32, Vec<(usize, Cause, f64)>>,
+    periods: Periods,
+}
+
+impl<'a> Congestion<'a> {
+    /// None so far.
+    pub fn new(ideal: &'a IdealTimes<'a>) -> Self {
+        Self { ideal, under_way: BTreeMap::new(), periods: Periods::default() }
+    }
+
+    /// Whether a job is congested that does these iterations in an episode; why, and how much slower it is.
+    fn one(&self, known: &Known<'_>, job: &EpisodeJob, seen: &[Iteration]) -> Option<(usize, Cause, f64)> {
+        if job.loading {
+            return None;
+        }
+        let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
+        // What a replay goes through again was with others.
+        let replayed = known.entered_ps.map_or(0, |entered_ps| {
+            seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))
+        });
+        let slowdown = mean(&seen[replayed..])? / ideal;
+        if slowdown <= CONGESTED {
+            return None;
+        }
+        // No slower than alone on the fabric: the others have no part in it.
+        let alone = (known.alone)(job.job).is_some_and(|alone| slowdown * ideal <= alone * CONGESTED);
+        let newest = known.jobs.last().map_or(job.job, |newest| newest.job);
+        let cause = if known.jobs.len() == 1 || alone { Cause::Own } else { Cause::Job(newest) };
+        Some((job.job, cause, slowdown))
+    }
+
+    /// All periods by their beginning.
+    pub fn into_periods(self) -> Vec<Period> {
+        self.periods.into_sorted()
+    }
+}
+
+impl Subscriber for Congestion<'_> {
+    fn hear(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Known(known) => {
+                let all = known.jobs.iter().zip(known.iterations);
+                let congested = all.filter_map(|(job, seen)| self.one(known, job, seen)).collect();
+                self.under_way.insert(known.number, congested);
+            }
+            Event::Over(over) => {
+                let Over { number, from, until, .. } = **over;
+                for (job, cause, slowdown) in self.under_way.remove(&number).unwrap_or_default() {
+                    self.periods.add(Period { job, from, until, cause, slowdown });
+                }
+            }
+        }
+    }
+}
+
+/// Periods, those of a job that follow each other joined.
 #[derive(Debug, Default)]
-pub struct Congestion {
+struct Periods {
     /// The last period of each job, which may go on.
     open: BTreeMap<usize, Period>,
     closed: Vec<Period>,
 }
 
-impl Congestion {
+impl Periods {
     /// `job` was congested from `from` to `until`; goes on a period that ended at `from`.
-    pub fn add(&mut self, period: Period) {
+    fn add(&mut self, period: Period) {
         if let Some(known) = self.open.get_mut(&period.job) {
             if known.until == period.from && known.cause == Cause::Own && period.cause != Cause::Own {
                 // It met itself already; what came on top is another period.
@@ -157,8 +243,8 @@ impl Congestion {
         self.closed.extend(self.open.insert(period.job, period));
     }
 
-    /// All periods by their beginning.
-    pub fn into_periods(self) -> Vec<Period> {
+    /// All by their beginning.
+    fn into_sorted(self) -> Vec<Period> {
         let mut periods = self.closed;
         periods.extend(self.open.into_values());
         periods.sort_by_key(|period| (period.from, period.job));
@@ -204,13 +290,13 @@ mod tests {
 
     #[test]
     fn a_period_goes_on_across_episodes_and_a_new_cause_of_a_job_that_met_itself_begins_another() {
-        let mut congestion = Congestion::default();
+        let mut congestion = Periods::default();
         let period = |from, until, cause| Period { job: 1, from, until, cause, slowdown: 1.2 };
         congestion.add(period(0, 10, Cause::Own));
         congestion.add(period(10, 20, Cause::Job(2)));
         congestion.add(period(20, 30, Cause::Job(3)));
         congestion.add(period(40, 50, Cause::Own));
-        let periods: Vec<_> = congestion.into_periods().iter().map(|p| (p.from, p.until, p.cause)).collect();
+        let periods: Vec<_> = congestion.into_sorted().iter().map(|p| (p.from, p.until, p.cause)).collect();
         assert_eq!(periods, [(0, 10, Cause::Own), (10, 30, Cause::Job(2)), (40, 50, Cause::Own)]);
     }
 }

@@ -25,13 +25,14 @@ use windtunnel_workload::replay::{Exchanges, Replay};
 use windtunnel_workload::{OpKind, Workload};
 
 use super::drive::Pace;
-use super::episode::{coupling, variation};
 use super::journal::Journal;
 use super::memo::Names;
 use super::recorder::Iteration;
+use super::stage::coupling;
 use super::stuck::stuck_failure;
+use super::variation::variation;
 use super::verdict::Judge;
-use super::{RunOptions, fold, network};
+use super::{RunOptions, fold, model};
 use crate::table::{Phase, ProgressSink};
 
 /// Messages up to which a job that trains no model is compared unless the scenario says otherwise: below it the second
@@ -345,11 +346,11 @@ impl On<'_> {
         options: &RunOptions,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Took>, Failure> {
-        let spec = network::spec_of(plan, std::iter::once(self.work));
+        let spec = model::spec_of(plan, std::iter::once(self.work));
         if self.form == Flows::Turns {
-            return self.on(network::in_turn(plan, spec), plan, options, watch);
+            return self.on(model::in_turn(plan, spec), plan, options, watch);
         }
-        let fabric = network::ideal(plan, spec, self.slow, self.form == Flows::StepsLate)?;
+        let fabric = model::ideal(plan, spec, self.slow, self.form == Flows::StepsLate)?;
         self.on(fabric, plan, options, watch)
     }
 

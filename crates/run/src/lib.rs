@@ -11,6 +11,7 @@ mod drive;
 mod episode;
 mod exchanged;
 mod faults;
+mod finish;
 mod fold;
 pub mod gate;
 mod heat;
@@ -18,20 +19,25 @@ mod ideal;
 pub mod journal;
 pub mod machine;
 mod memo;
+mod model;
 pub mod native;
-mod network;
 mod origins;
 mod paths;
 mod payload;
 mod placements;
+mod record;
 mod recorder;
 mod runner;
+mod stage;
 mod stream;
 mod stuck;
+mod subscriber;
 mod summary;
 pub mod table;
 mod threads;
+mod trouble;
 mod usage;
+mod variation;
 mod verdict;
 mod whole;
 
@@ -42,30 +48,29 @@ use windtunnel_cluster::calendar::{self, JobRequest, Settings};
 use windtunnel_cluster::cluster::{JobId, Listener};
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::digest::EventDigest;
-use windtunnel_kernel::{CalendarTime, Span, Time, memory};
+use windtunnel_kernel::{Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, JobName};
-use windtunnel_plan::evidence::EvidenceRow;
 use windtunnel_plan::inputs::Input;
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::places::Places;
 use windtunnel_plan::settings::{Fidelity, Phase};
-use windtunnel_plan::stream::{JobStream, asks_for_groups};
+use windtunnel_plan::stream::asks_for_groups;
 
-use self::cluster::ClusterUse;
 pub use self::drive::Pace;
 use self::episode::Stop;
+use self::finish::{Ended, Observed, alone, replayed};
 use self::gate::{Gate, Told};
+use self::heat::{Congestion, Heat};
 use self::ideal::IdealTimes;
 use self::journal::Journal;
 use self::machine::Stopwatch;
+pub use self::model::host_spec;
 use self::native::Native;
-pub use self::network::host_spec;
-use self::placements::Placements;
 use self::runner::FabricRunner;
-use self::summary::{FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
-use crate::table::{Column, ProgressSink, TableSink};
+use self::subscriber::Subscriber;
+use crate::table::{ProgressSink, TableSink};
 
 /// The engine's version, and a number for the sources that it was built from: results of one build are those of another one only
 /// if this is the same.
@@ -181,37 +186,76 @@ fn simulated(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<serde_json::Value, Failure> {
-    let (watch, fidelity) = (options.watch, plan.fidelity);
-    let requests: Vec<JobRequest> = plan
-        .jobs
-        .iter()
-        .enumerate()
-        .map(|(job, job_plan)| JobRequest {
-            gpus: job_plan.ranks(),
-            iterations: job_plan.iterations,
-            submit: job_plan.submit,
-            placement: job_plan.placement,
-            ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
-            estimate: job_plan.estimate.or_else(|| alone(job_plan, ideal, job)).unwrap_or(Span::ZERO),
-            deadline: job_plan.deadline,
-            priority: job_plan.priority,
-            locality: job_plan.locality,
-            life: job_plan.life.clone(),
-            loads: job_plan.work.load.as_ref().map(|load| load.requests),
-        })
-        .collect();
-    let cluster = &plan.cluster;
+    let requests = requests(plan, ideal);
     let placements: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.placement).collect();
     let localities: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.locality).collect();
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&plan.fabric.topology));
     let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
-    let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
     let given = calendar::in_order(&requests);
     let name = |job: JobId| plan.jobs[given[job.0 as usize]].name.clone();
     let told = options.gate.as_deref().map(|gate| Told { plan, gate, name: &name });
+    let settings = Settings {
+        operations: operations.as_ref(),
+        locator: places.as_ref().map(|places| places as &dyn Locator),
+        listener: told.as_ref().map(|told| told as &dyn Listener),
+        ..settings(plan, options, ideal)
+    };
+    let named =
+        |failure: Failure| failure.named(|job| job_name(plan, &options.source, given[job.0 as usize], job));
+    let mut scheduler = cluster::scheduler(plan);
+    let whole = options.full && requests.len() > 1 && plan.fidelity != Fidelity::Job;
+    let (mut heat, mut congestion) = (Heat::default(), Congestion::new(ideal));
+    let (histories, record, episodes, cancelled) = if whole {
+        let (histories, record, cancelled) =
+            whole::run(plan, options, &requests, &settings, scheduler.as_mut(), sink, progress)
+                .map_err(named)?;
+        (histories, record, None, cancelled)
+    } else {
+        let mut subscribers: [&mut dyn Subscriber; 2] = [&mut heat, &mut congestion];
+        let mut runner = FabricRunner::new(plan, options, ideal, sink, &mut *progress, &mut subscribers);
+        let (histories, outcome) = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
+        let cancelled = match outcome {
+            Ok(()) => false,
+            Err(Stop::Cancelled) => true,
+            Err(Stop::Failed(failure)) => return Err(named(failure)),
+        };
+        let (record, episodes) = runner.finish(histories.end)?;
+        (histories, record, Some(episodes), cancelled)
+    };
+    let cancelled = !ideal.settle(progress) || cancelled;
+    let least = ideal.least(plan, options, &histories, progress)?;
+    let ended = Ended { plan, options, ideal, histories, record, cancelled, least };
+    let observed = episodes.filter(|_| plan.fidelity != Fidelity::Job);
+    let observed =
+        observed.map(|episodes| Observed { episodes, heat, congestion: congestion.into_periods() });
+    ended.tell(observed, sink)
+}
+
+/// The jobs as the cluster's calendar takes them.
+fn requests(plan: &Plan, ideal: &IdealTimes<'_>) -> Vec<JobRequest> {
+    let one = |(job, job_plan): (usize, &JobPlan)| JobRequest {
+        gpus: job_plan.ranks(),
+        iterations: job_plan.iterations,
+        submit: job_plan.submit,
+        placement: job_plan.placement,
+        ideal_iteration: ideal.of_job(job).unwrap_or(Span::ZERO),
+        estimate: job_plan.estimate.or_else(|| alone(job_plan, ideal, job)).unwrap_or(Span::ZERO),
+        deadline: job_plan.deadline,
+        priority: job_plan.priority,
+        locality: job_plan.locality,
+        life: job_plan.life.clone(),
+        loads: job_plan.work.load.as_ref().map(|load| load.requests),
+    };
+    plan.jobs.iter().enumerate().map(one).collect()
+}
+
+/// The rules of the calendar, without what the caller keeps: operations, places and a listener.
+fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) -> Settings<'a> {
+    let (cluster, fidelity) = (&plan.cluster, plan.fidelity);
+    let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
     // Stopped before it began.
     let ends = if ideal.is_stopped() { Some(0) } else { ends };
-    let settings = Settings {
+    Settings {
         endpoints: plan.fabric.topology.endpoints(),
         endpoints_per_host: plan.fabric.topology.endpoints_per_host(),
         storage: &plan.storage_hosts,
@@ -224,170 +268,14 @@ fn simulated(
         },
         iterates: fidelity != Fidelity::Job,
         reaction_delay: cluster.reaction_delay,
-        operations: operations.as_ref(),
+        operations: None,
         regions: cluster.regions,
-        locator: places.as_ref().map(|places| places as &dyn Locator),
+        locator: None,
         seed: plan.seed,
         queue,
         ends,
-        listener: told.as_ref().map(|told| told as &dyn Listener),
-    };
-    let named =
-        |failure: Failure| failure.named(|job| job_name(plan, &options.source, given[job.0 as usize], job));
-    let mut scheduler = cluster::scheduler(plan);
-    let whole = options.full && requests.len() > 1 && fidelity != Fidelity::Job;
-    let (histories, mut record, story, cancelled) = if whole {
-        let (histories, record, cancelled) =
-            whole::run(plan, options, &requests, &settings, scheduler.as_mut(), sink, progress)
-                .map_err(named)?;
-        (histories, record, None, cancelled)
-    } else {
-        let mut runner = FabricRunner::new(plan, options, ideal, sink, &mut *progress);
-        let (histories, outcome) = calendar::run(&requests, &settings, scheduler.as_mut(), &mut runner);
-        let cancelled = match outcome {
-            Ok(()) => false,
-            Err(Stop::Cancelled) => true,
-            Err(Stop::Failed(failure)) => return Err(named(failure)),
-        };
-        let (record, story) = runner.finish(histories.end)?;
-        (histories, record, Some(story), cancelled)
-    };
-    let cancelled = !ideal.settle(progress) || cancelled;
-    let least = ideal.least(plan, options, &histories, progress)?;
-    let jobs: Vec<serde_json::Value> = plan
-        .jobs
-        .iter()
-        .zip(&histories.jobs)
-        .enumerate()
-        .filter(|(_, (_, history))| history.submit.is_some() || requests.len() == 1)
-        .map(|(job, (job_plan, history))| {
-            let start = history.start.or(record.started[job]);
-            JobSummary {
-                job_plan,
-                state: match (history.finish, start) {
-                    (Some(_), _) => JobState::Finished,
-                    (None, Some(_)) => JobState::Interrupted,
-                    (None, None) if requests.len() == 1 => JobState::Interrupted,
-                    (None, None) => JobState::Waiting,
-                },
-                iterations: &record.iterations[job],
-                ideal_ps: least[job].map(|span| span.0),
-                submit: history.submit.or_else(|| settings.queue.is_none().then_some(job_plan.submit)),
-                start,
-                finish: history.finish,
-                time: history.time,
-                variance: history.variance,
-                worked_ns: history.worked,
-                done: history.done.total() as f64 / (1_u128 << 64) as f64,
-                undone: history.undone.total() as f64 / (1_u128 << 64) as f64,
-            }
-            .to_json()
-        })
-        .collect();
-    sink.rows("jobs", summary::jobs_table(&jobs)).map_err(Failure::sink)?;
-    if let Some(operations) = &plan.operations {
-        let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
-        let rows = faults::batch(&histories.faults, &operations.plant, &name);
-        if let Some(rows) = rows {
-            sink.rows("faults", rows).map_err(Failure::sink)?;
-        }
+        listener: None,
     }
-    let ended = histories.jobs.iter().filter_map(|history| history.finish).max();
-    let end = if cancelled { CalendarTime(record.simulated_ns).max(histories.end) } else { histories.end };
-    let mut usage = ClusterUse {
-        gpu_time: histories.gpu_time,
-        makespan_ns: ended.unwrap_or(end).0,
-        jobs: jobs.len() as u64,
-        tallies: histories.tallies.clone(),
-        log: plan.log.clone(),
-        ..ClusterUse::default()
-    };
-    for (job, history) in histories.jobs.iter().enumerate() {
-        if let (Some(submit), Some(start), Some(finish)) = (history.submit, history.start, history.finish) {
-            let job_plan = &plan.jobs[job];
-            let alone = alone(job_plan, ideal, job).map(Span::ns_ceil);
-            let late = cluster::late(submit.0, finish.0, job_plan.deadline);
-            usage.ended([submit.0, start.0, finish.0], alone, late, history.time);
-            usage.samples +=
-                job_plan.samples.map_or(0.0, |samples| samples as f64 * job_plan.iterations as f64);
-        }
-    }
-    for stay in &histories.stays {
-        let job = histories.given[stay.job.0 as usize];
-        if histories.jobs[job].finish.is_some() {
-            let until = stay.until.unwrap_or(histories.end.0);
-            usage.sampled_gpu_ns += u128::from(until - stay.start) * stay.placement.len() as u128;
-        }
-    }
-    usage.over_time(&histories.timeline);
-    if requests.len() > 1 {
-        let rows = cluster::usage_rows(&histories.timeline, cluster::computing(plan));
-        sink.rows("usage", rows).map_err(Failure::sink)?;
-        let name = |job: JobId| plan.jobs[histories.given[job.0 as usize]].name.clone();
-        let mut rows = Placements::of_all(settings.endpoints_per_host);
-        histories.stays.iter().for_each(|stay| rows.add(stay, &name));
-        sink.rows("placements", rows.batch(Column::Text)).map_err(Failure::sink)?;
-    }
-    if let Some(story) = story.filter(|_| fidelity != Fidelity::Job) {
-        usage.episodes = story.episodes;
-        usage.congested(&story.congestion);
-        if requests.len() > 1 && fidelity == Fidelity::Flow {
-            sink.rows("heat", story.heat.rows(&plan.fabric.topology)).map_err(Failure::sink)?;
-            let rows = heat::congestion_rows(&story.congestion, &plan.jobs);
-            sink.rows("congestion", rows).map_err(Failure::sink)?;
-        }
-    }
-    if fidelity != Fidelity::Job {
-        let sent = payload::of(plan, &histories.jobs, cancelled.then_some(&record.iterations));
-        let count = |count: u128| Some(u64::try_from(count).unwrap_or(u64::MAX));
-        let network = &mut record.network;
-        (network.messages, network.bytes_delivered) = (count(sent.kept.messages), count(sent.kept.bytes));
-        (network.undone_messages, network.undone_bytes) =
-            (count(sent.undone.messages), count(sent.undone.bytes));
-    }
-    // Jobs of a source are rows of their table.
-    let jobs = if plan.is_drawn() { Vec::new() } else { jobs };
-    let partial = cancelled;
-    let figures = RunFigures {
-        scenario: plan.name.clone(),
-        sha256: options.sha256.clone(),
-        inputs: options.inputs.clone(),
-        seed: plan.seed,
-        fidelity: fidelity.name(),
-        partial,
-        fold: record.fold,
-        simulated_ns: end.0,
-        wall_time_s: watch.wall_seconds(),
-        cpu_time_s: watch.cpu_seconds(),
-        events: record.events,
-        packet_hops: record.packet_hops,
-        peak_memory_bytes: memory::peak(),
-        peak_rss_bytes: machine::peak_rss_bytes(),
-    };
-    Ok(summary::summary(
-        &figures,
-        jobs,
-        &record.network,
-        &record.flows,
-        usage.into_json(),
-        &evidence(plan, options),
-    ))
-}
-
-/// What the results rest on.
-fn evidence(plan: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
-    let mut evidence = plan.evidence.clone();
-    if let (Some(library), Some(backend)) = (&options.library, &plan.network.backend) {
-        let file = format!("`{}`", backend.written);
-        evidence.add(&format!("network model {}", library.name()), "given", &file);
-    }
-    evidence.rows().to_vec()
-}
-
-/// How long a job takes where nothing waits and nothing is shared, if that is known.
-fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
-    let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(job_plan.iterations)).map(Span);
-    job_plan.duration.or_else(iterations)
 }
 
 /// What messages call a job that has a plan.
@@ -395,39 +283,4 @@ fn job_name(plan: &Plan, source: &str, job: usize, number: JobId) -> JobName {
     let place = if plan.is_drawn() { format!("{source}: jobs") } else { format!("{source}: jobs[{job}]") };
     let name = &plan.jobs[job].name;
     JobName { place, name: format!("job `{name}`"), numbered: format!("job {number} (`{name}`)") }
-}
-
-/// Runs the jobs of a log, or of the shape of one.
-fn replayed(
-    plan: &Plan,
-    stream: &JobStream,
-    options: &RunOptions,
-    sink: &mut dyn TableSink,
-    progress: &mut dyn ProgressSink,
-) -> Result<serde_json::Value, Failure> {
-    let streamed = stream::run(plan, stream, options, sink, progress)?;
-    let figures = RunFigures {
-        scenario: plan.name.clone(),
-        sha256: options.sha256.clone(),
-        inputs: options.inputs.clone(),
-        seed: plan.seed,
-        fidelity: plan.fidelity.name(),
-        partial: !streamed.replayed.complete,
-        fold: 1,
-        simulated_ns: streamed.replayed.end.0,
-        wall_time_s: options.watch.wall_seconds(),
-        cpu_time_s: options.watch.cpu_seconds(),
-        events: streamed.replayed.events,
-        packet_hops: None,
-        peak_memory_bytes: memory::peak(),
-        peak_rss_bytes: machine::peak_rss_bytes(),
-    };
-    Ok(summary::summary(
-        &figures,
-        Vec::new(),
-        &NetworkSummary::default(),
-        &FlowSummary::default(),
-        streamed.usage.into_json(),
-        &evidence(plan, options),
-    ))
 }

@@ -21,8 +21,9 @@ use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{Fidelity, MemoName};
 use windtunnel_workload::Workload;
 
-use super::episode::{Simulated, variation};
+use super::episode::Simulated;
 use super::recorder::Iteration;
+use super::variation::variation;
 use super::verdict::{Judge, Verdict};
 
 /// An episode as it was simulated, without its place in the calendar.

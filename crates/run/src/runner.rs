@@ -26,18 +26,16 @@ use windtunnel_workload::Workload;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
-use super::episode::{Record, Simulated, Simulator, Stop, begin, with_speeds};
-use super::heat::{CONGESTED, Cause, Congestion, Heat, Period};
+use super::episode::{Simulated, Simulator, Stop, begin};
 use super::ideal::{Flows, IdealTimes, On};
-use super::memo::{Known, Memo, mean};
+use super::memo::{Known, Memo};
+use super::record::Record;
 use super::recorder::{Held, Iteration, together, weigh};
-use super::summary::LinkLoad;
+use super::subscriber::{self, Event, Over, Subscriber};
 use super::threads::{Clocked, simulate};
+use super::variation::with_speeds;
 use super::verdict::Verdict;
 use crate::table::{ProgressSink, TableSink};
-
-/// Links named in the summary.
-const MOST_LOADED: usize = 8;
 
 /// An episode that goes on.
 struct Open {
@@ -54,7 +52,6 @@ struct Open {
     iterations: Vec<Vec<Iteration>>,
     held: Vec<Held>,
     used: Arc<[(u32, f64)]>,
-    congested: Vec<(usize, Cause, f64)>,
 }
 
 /// A job of it.
@@ -67,16 +64,6 @@ struct OpenJob {
     replayed: usize,
     /// Whether it was in the midst of that.
     goes_on: bool,
-}
-
-/// What became of the episodes, besides their record.
-pub struct Story {
-    /// As in the summary.
-    pub episodes: Value,
-    /// Links over time.
-    pub heat: Heat,
-    /// Periods of congestion.
-    pub congestion: Vec<Period>,
 }
 
 /// Simulates the calendar's episodes at the scenario's fidelity.
@@ -93,8 +80,8 @@ pub struct FabricRunner<'a> {
     open: BTreeMap<u32, Open>,
     /// How much of an iteration each job had done as its last episode ended.
     tails: Vec<f64>,
-    heat: Heat,
-    congestion: Congestion,
+    /// Who hears of the episodes.
+    subscribers: &'a mut [&'a mut dyn Subscriber],
     begun: u64,
     hits: u64,
     footprint_runs: u64,
@@ -110,6 +97,7 @@ impl<'a> FabricRunner<'a> {
         ideal: &'a IdealTimes<'a>,
         sink: &'a mut dyn TableSink,
         progress: &'a mut dyn ProgressSink,
+        subscribers: &'a mut [&'a mut dyn Subscriber],
     ) -> Self {
         let record = Record::new(plan.jobs.len());
         let faults = plan.fabric.faults.clone();
@@ -123,8 +111,7 @@ impl<'a> FabricRunner<'a> {
             on_hosts: FxHashMap::default(),
             open: BTreeMap::new(),
             tails: vec![0.0; plan.jobs.len()],
-            heat: Heat::default(),
-            congestion: Congestion::default(),
+            subscribers,
             begun: 0,
             hits: 0,
             footprint_runs: 0,
@@ -146,20 +133,19 @@ impl<'a> FabricRunner<'a> {
         }
     }
 
-    /// What was kept. Episodes that a stopped run left open end where it stood.
+    /// What was kept, and what the summary says of episodes. Those that a stopped run left open end where it stood.
     ///
     /// # Errors
     /// A sink that refuses rows.
-    pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Story), Failure> {
+    pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Value), Failure> {
         for episode in self.open.keys().copied().collect::<Vec<_>>() {
             let began = self.open[&episode].start.0;
-            let span = Span(now.0.saturating_sub(began).saturating_mul(1_000));
+            let span = Span::from_ns(now.0.saturating_sub(began));
             match self.lasted(episode, span, &[]) {
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) | Err(Stop::Cancelled) => {}
             }
         }
-        let plan = self.simulator.plan;
         let counts = self.simulator.record.counts;
         let episodes = json!({
             "begun": self.begun,
@@ -170,19 +156,13 @@ impl<'a> FabricRunner<'a> {
             "solves": counts.solves,
             "flows": counts.flows,
         });
-        if plan.jobs.len() > 1 && plan.fidelity == Fidelity::Flow {
-            let topology = &plan.fabric.topology;
-            let most = self.heat.most(topology).into_iter().take(MOST_LOADED);
-            let load = |(utilisation, bytes, link): (f64, f64, windtunnel_topology::LinkId)| LinkLoad {
-                name: topology.link_name(link),
-                tier: topology.link(link).tier.name().into_owned(),
-                utilisation,
-                bytes: bytes.round() as u64,
-            };
-            self.simulator.record.network.links_most_loaded = most.map(load).collect();
+        Ok((self.simulator.record, episodes))
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        for subscriber in &mut *self.subscribers {
+            subscriber.hear(event);
         }
-        let congestion = self.congestion.into_periods();
-        Ok((self.simulator.record, Story { episodes, heat: self.heat, congestion }))
     }
 
     /// Links of residents that have not been looked at yet.
@@ -282,39 +262,6 @@ impl<'a> FabricRunner<'a> {
         links.sort_unstable();
         links.dedup();
         links.into()
-    }
-
-    /// Notes which jobs of an episode are congested, and why.
-    fn congested(
-        &self,
-        episode: &Episode,
-        seen: &[Vec<Iteration>],
-        origin_ps: u64,
-    ) -> Vec<(usize, Cause, f64)> {
-        let entered_ps = origin_ps.saturating_add(episode.entered().0);
-        let one = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
-            if job.loading {
-                return None;
-            }
-            let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
-            // What a replay goes through again was with others.
-            let replayed = match episode.replay {
-                Some(_) => {
-                    seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))
-                }
-                None => 0,
-            };
-            let slowdown = mean(&seen[replayed..])? / ideal;
-            if slowdown <= CONGESTED {
-                return None;
-            }
-            // No slower than alone on the fabric: the others have no part in it.
-            let alone = self.alone.get(&job.job).is_some_and(|&alone| slowdown * ideal <= alone * CONGESTED);
-            let newest = episode.jobs.last().map_or(job.job, |newest| newest.job);
-            let cause = if episode.jobs.len() == 1 || alone { Cause::Own } else { Cause::Job(newest) };
-            Some((job.job, cause, slowdown))
-        };
-        episode.jobs.iter().zip(seen).filter_map(one).collect()
     }
 
     /// Where what begins at `start` counts its picoseconds from. Job fidelity has no rows in them.
@@ -575,7 +522,17 @@ impl<'a> FabricRunner<'a> {
     ) {
         let simulated = begin(start, episode);
         let origin_ps = self.origin(simulated).ps;
-        let congested = self.congested(episode, &iterations, origin_ps);
+        let alone = |job: usize| self.alone.get(&job).copied();
+        let known = subscriber::Known {
+            number: episode.number,
+            jobs: &episode.jobs,
+            iterations: &iterations,
+            entered_ps: episode.replay.as_ref().map(|_| origin_ps.saturating_add(episode.entered().0)),
+            alone: &alone,
+        };
+        for subscriber in &mut *self.subscribers {
+            subscriber.hear(&Event::Known(&known));
+        }
         let member = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
             let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
             OpenJob {
@@ -588,8 +545,7 @@ impl<'a> FabricRunner<'a> {
         let members = episode.jobs.iter().zip(&iterations).map(member).collect();
         let (gathered, entered) = (episode.gathered(), episode.entered());
         let replay = episode.replay.is_some();
-        let open =
-            Open { start, simulated, replay, gathered, entered, members, iterations, held, used, congested };
+        let open = Open { start, simulated, replay, gathered, entered, members, iterations, held, used };
         self.open.insert(episode.number, open);
     }
 }
@@ -651,10 +607,8 @@ impl EpisodeRunner for FabricRunner<'_> {
         let until_ps = origin.ps.saturating_add(span.0).saturating_add(told_ps);
         let until = open.start.0.saturating_add(span.ns_ceil());
         if span.0 < u64::MAX {
-            self.heat.add(&open.used, open.start.0, until);
-            for &(job, cause, slowdown) in &open.congested {
-                self.congestion.add(Period { job, from: open.start.0, until, cause, slowdown });
-            }
+            let over = Over { number: episode, from: open.start.0, until, used: &open.used };
+            self.tell(&Event::Over(&over));
         }
         let mut last = 0;
         // The simulation had to gather the group first, or to go through what was.

@@ -1,6 +1,7 @@
 //! What is said of a run that ended before its jobs did.
 
-use windtunnel_fabric::packet::{PacketModel, PortReport};
+use windtunnel_fabric::packet::PortReport;
+use windtunnel_fabric::{Observations, Trouble};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, Why};
@@ -24,14 +25,12 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Of a packet network: `None` where whatever is lost is sent again, or nothing that a job waits for was.
-    pub fn of(plan: &Plan, packet: &dyn PacketModel) -> Option<Self> {
-        if !packet.has_lost_for_good() {
-            return None;
-        }
-        let totals = packet.totals();
+    /// Of what a network saw: `None` where whatever is lost is sent again, or nothing that a job waits for was.
+    pub fn of(plan: &Plan, seen: &Observations) -> Option<Self> {
+        let packets = seen.packets.as_ref().filter(|_| seen.trouble == Some(Trouble::LostForGood))?;
+        let totals = &packets.totals;
         let topology = &plan.fabric.topology;
-        let mut reports: Vec<PortReport> = packet.port_reports();
+        let mut reports: Vec<PortReport> = packets.ports.clone();
         reports.retain(|report| report.drops > 0);
         // Stable: ports that dropped equally stay in the order of their links.
         reports.sort_by_key(|report| std::cmp::Reverse(report.drops));

@@ -1,10 +1,9 @@
-//! What the flow model observed, as rows and summary figures.
+//! What networks observed, as rows and summary figures.
 
-use windtunnel_fabric::Received;
-use windtunnel_fabric::flow::{FlowNetwork, FlowRecord};
-use windtunnel_fabric::packet::{PacketModel, PortReport, QueueSample};
-use windtunnel_kernel::{NicId, Span};
-use windtunnel_topology::{LinkId, LinkTier, LoadBalancer, PathClass, Route, Topology};
+use windtunnel_fabric::packet::{PortReport, QueueSample};
+use windtunnel_fabric::{FlowRecord, LinkBytes, LinkUsage};
+use windtunnel_kernel::Span;
+use windtunnel_topology::{LinkId, LinkTier, PathClass, Topology};
 use windtunnel_workload::Dimension;
 
 use super::clock::Origin;
@@ -14,33 +13,45 @@ use crate::table::{Batch, Column};
 /// Links named in the summary.
 const MOST_LOADED: usize = 8;
 
-/// Links beyond scale-up domains that carried anything during an episode of `span`, in order, with their mean bytes per
-/// second.
-pub fn rates(network: &mut FlowNetwork, topology: &Topology, span: Span) -> Vec<(u32, f64)> {
-    let (_, usage) = network.link_usage();
+/// Links beyond scale-up domains that carried anything from `from` to `until`, in order, with their mean bytes per second. What was
+/// carried before is known by bins, so a bin that `from` cuts is taken to be even.
+pub fn rates(carried: &LinkBytes, topology: &Topology, from: Span, until: Span) -> Vec<(u32, f64)> {
     let inside =
         |link: LinkId| matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn);
-    let seconds = span.seconds();
-    let rate = |bytes: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
-    let outside = usage.into_iter().filter(|link| !inside(link.link));
-    outside.map(|link| (link.link.0, rate(link.bytes))).collect()
+    let seconds = (until - from).seconds();
+    let outside = carried.links.iter().filter(|link| !inside(link.link));
+    let rate = |link: &LinkUsage| {
+        let bytes = if from == Span::ZERO {
+            link.bytes
+        } else {
+            link.bytes - before(link, carried.width, from, until)
+        };
+        (link.link.0, if seconds > 0.0 { bytes / seconds } else { 0.0 })
+    };
+    // Rounding leaves dust of a link that carried all of it before.
+    let any = |&(_, rate): &(u32, f64)| from == Span::ZERO || rate > 1.0;
+    outside.map(rate).filter(any).collect()
+}
+
+/// Bytes that a link carried before `from`, of a run until `until`, from bins of `width`.
+fn before(link: &LinkUsage, width: Span, from: Span, until: Span) -> f64 {
+    let (cut, begin) = ((from.0 / width.0) as usize, from.0 / width.0 * width.0);
+    let whole: f64 = link.bins.iter().take(cut).sum();
+    let length = width.0.min(until.0.saturating_sub(begin)).max(1);
+    let part = (from.0 - begin) as f64 / length as f64;
+    whole + link.bins.get(cut).map_or(0.0, |bytes| bytes * part.min(1.0))
 }
 
 /// Links that carried anything during an episode of `span`: their rows, and the most loaded ones outside hosts.
-pub fn links(
-    network: &mut FlowNetwork,
-    topology: &Topology,
-    episode: u32,
-    span: Span,
-) -> (Batch, Vec<LinkLoad>) {
-    let (bin_span, usage) = network.link_usage();
+pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span) -> (Batch, Vec<LinkLoad>) {
+    let (bin_span, usage) = (carried.width, carried.links.as_slice());
     let seconds = span.seconds();
     let width = usage.iter().map(|link| link.bins.len()).max().unwrap_or(0);
     let capacity = |bits: u64, seconds: f64| bits as f64 / 8.0 * seconds;
     let mut loads = Vec::with_capacity(usage.len());
     let mut bins = Vec::with_capacity(usage.len() * width);
     let mut peaks = Vec::with_capacity(usage.len());
-    for link in &usage {
+    for link in usage {
         let known = topology.link(link.link);
         let full = capacity(known.rate.0, bin_span.seconds());
         let before = bins.len();
@@ -75,12 +86,11 @@ pub fn links(
 
 /// Ports that sent anything during an episode of `span`: their rows, and the most loaded ones.
 pub fn ports(
-    network: &dyn PacketModel,
+    reports: &[PortReport],
     topology: &Topology,
     episode: u32,
     span: Span,
 ) -> (Batch, Vec<LinkLoad>) {
-    let reports = network.port_reports();
     let seconds = span.seconds();
     let load = |report: &PortReport| {
         let known = topology.link(report.link);
@@ -151,11 +161,11 @@ pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin:
 
 /// How much fuller the fullest of a switch's ports upwards is than they are on average, for the switch and tier where
 /// that is most; `None` where no switch has several that carried anything. Fluid flows cut over all paths fill them alike.
-pub fn unevenness(network: &dyn PacketModel, topology: &Topology) -> Option<f64> {
+pub fn unevenness(reports: &[PortReport], topology: &Topology) -> Option<f64> {
     // Links of a switch and tier: how many, their sum and maximum, by number of the switch.
     let mut groups: std::collections::BTreeMap<(u32, u8), (u64, u64, u64)> =
         std::collections::BTreeMap::new();
-    for report in network.port_reports() {
+    for report in reports {
         let (LinkTier::Up(tier), Some((switch, _))) =
             (topology.link(report.link).tier, topology.link_source(report.link))
         else {
@@ -168,46 +178,24 @@ pub fn unevenness(network: &dyn PacketModel, topology: &Topology) -> Option<f64>
     several.map(|(count, sum, most)| most as f64 * count as f64 / sum as f64 - 1.0).max_by(f64::total_cmp)
 }
 
-/// Rows of messages; `topology` knows how far each went.
-pub fn messages(records: &[Received], topology: &Topology, origin: Origin) -> Batch {
-    let u32s = |of: &dyn Fn(&Received) -> u32| Column::U32(records.iter().map(of).collect());
-    let u64s = |of: &dyn Fn(&Received) -> u64| Column::U64(records.iter().map(of).collect());
-    let path = |record: &Received| topology.path_class(record.from, record.to) as u32;
-    let dimensions = Dimension::ALL.map(Dimension::name);
-    let paths = PathClass::ALL.map(PathClass::name);
-    let mut route = Route::new();
-    let mut hops = |record: &Received| {
-        topology.route(LoadBalancer::Ecmp, 0, record.from, record.to, NicId(0), 0, &mut route);
-        route.links.len() as u32
-    };
-    let hops = records.iter().map(&mut hops).collect();
-    Batch::default()
-        .with("source", u32s(&|record| record.from.0))
-        .with("destination", u32s(&|record| record.to.0))
-        .with("bytes", u64s(&|record| record.bytes.0))
-        .with("start_ps", u64s(&|record| origin.ps + record.start.0))
-        .with("finish_ps", u64s(&|record| origin.ps + record.finish.0))
-        .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
-        .with("path", Column::coded(paths, records.iter().map(path)))
-        .with("hops", Column::U32(hops))
-        .with("origin_s", Column::U64(vec![origin.seconds(); records.len()]))
-}
-
 /// Place of a traffic class among the names of dimensions.
 fn dimension(class: u8) -> u32 {
     Dimension::ALL.get(usize::from(class)).copied().unwrap_or_default() as u32
 }
 
-/// Rows of flows.
-pub fn flows(records: &[FlowRecord], origin: Origin) -> Batch {
+/// Rows of what arrived; at message fidelity every one is a message of two ends, and `edges` is left out.
+pub fn flows(records: &[FlowRecord], origin: Origin, edges: bool) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
     let dimensions = Dimension::ALL.map(Dimension::name);
     let paths = PathClass::ALL.map(PathClass::name);
-    Batch::default()
+    let mut batch = Batch::default()
         .with("source", u32s(&|record| record.source.0))
-        .with("destination", u32s(&|record| record.destination.0))
-        .with("edges", u32s(&|record| record.edges))
+        .with("destination", u32s(&|record| record.destination.0));
+    if edges {
+        batch = batch.with("edges", u32s(&|record| record.edges));
+    }
+    batch
         .with("bytes", u64s(&|record| record.bytes.0))
         .with("start_ps", u64s(&|record| origin.ps + record.start.0))
         .with("finish_ps", u64s(&|record| origin.ps + record.finish.0))
@@ -215,4 +203,20 @@ pub fn flows(records: &[FlowRecord], origin: Origin) -> Batch {
         .with("path", Column::coded(paths, records.iter().map(|record| record.path as u32)))
         .with("hops", u32s(&|record| u32::from(record.hops)))
         .with("origin_s", Column::U64(vec![origin.seconds(); records.len()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four bins of 10 ps, the last of which the end cuts: what came before 25 ps is no part of the rate.
+    #[test]
+    fn what_was_carried_before_is_left_out() {
+        let link = LinkUsage { link: LinkId(3), bytes: 85.0, bins: vec![40.0, 0.0, 30.0, 15.0] };
+        let told =
+            [(0, 0.0), (5, 20.0), (10, 40.0), (20, 40.0), (25, 55.0), (30, 70.0), (33, 77.5), (36, 85.0)];
+        for (from, expected) in told {
+            assert_eq!(before(&link, Span(10), Span(from), Span(36)), expected, "{from}");
+        }
+    }
 }

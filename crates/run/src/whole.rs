@@ -18,35 +18,31 @@ mod writes;
 
 use windtunnel_cluster::calendar::timeline::Timeline;
 use windtunnel_cluster::calendar::{EpisodeJob, Histories, JobHistory, JobRequest, Settings};
-use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId};
+use windtunnel_cluster::cluster::{Change, Cluster, FaultRecord, JobId, View};
 use windtunnel_cluster::life::{Life, UNKNOWN};
 use windtunnel_cluster::scheduler::Scheduler;
-use windtunnel_cluster::shard::{self, Shard};
-use windtunnel_fabric::flow::FlowNetwork;
-use windtunnel_fabric::host::Host;
-use windtunnel_fabric::packet::PacketModel;
-use windtunnel_fabric::reroute::{SharedRerouter, lock};
-use windtunnel_fabric::{Abandon, Fabric};
+use windtunnel_cluster::shard;
+use windtunnel_fabric::reroute::lock;
+use windtunnel_fabric::{Fabric, Network};
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::Fidelity;
-use windtunnel_topology::{Forwarder, LoadBalancer};
+use windtunnel_topology::LoadBalancer;
 
 use self::writes::Writes;
 use super::RunOptions;
 use super::clock::Origin;
-use super::drive::{Observed, Pace};
-use super::episode::{
-    Record, Stop, coupling, exchanges, merges, packet_trouble, shard_job, variation, watch,
-};
-use super::network;
+use super::drive::Pace;
+use super::episode::Stop;
+use super::model::{self, Opening};
 use super::paths::PathNames;
+use super::record::Record;
 use super::recorder::{Iteration, Recorder};
-use super::stuck::{Lost, stuck_failure};
-use super::usage;
-use crate::table::{Batch, ProgressSink, TableSink};
+use super::stage::{Stage, shard_job, watch};
+use super::variation::variation;
+use crate::table::{ProgressSink, TableSink};
 
 /// Iterations whose rows are held back at most.
 const HELD: usize = 1 << 12;
@@ -88,46 +84,78 @@ pub fn run(
     sink: &mut dyn TableSink,
     progress: &mut dyn ProgressSink,
 ) -> Result<(Histories, Record, bool), Failure> {
-    let spec = network::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works));
     // What always is out; and where more may go out, a rerouter in any case.
     let moves = plan.operations.as_ref().filter(|operations| operations.changes_fabric());
+    check(plan, moves.is_some())?;
     let moving = moves.map(|operations| operations.plant.forwarder(&[]));
-    let rerouter = network::rerouter(moving.as_ref().or(plan.fabric.faults.as_ref()));
-    let over = Over { plan, options, jobs, settings, rerouter: rerouter.clone() };
+    let opening = Opening {
+        spec: model::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works)),
+        start: CalendarTime(0),
+        faults: moving.as_ref().or(plan.fabric.faults.as_ref()),
+        changes: moves.is_some(),
+        records: false,
+        folded: false,
+    };
+    let opened = model::open(plan, options, &opening)?;
+    let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
+    let mut cluster = Cluster::new(&order.jobs, &machine);
+    cluster.check_room()?;
+    cluster.keep_stays();
+    let variation = variation(plan, CalendarTime(0));
+    let (mut seen, mut held) = (Vec::new(), Vec::new());
+    let (topology, balancer) = (&plan.fabric.topology, plan.network.balancer);
+    let names = PathNames::new(topology, plan.fabric.faults.clone(), balancer, plan.seed);
+    let recorder = Recorder::new(&plan.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
+    let mut whole = Whole {
+        plan,
+        options,
+        settings,
+        jobs,
+        given: &order.given,
+        stage: Stage::set(plan, options, opened, &variation, recorder, jobs.len()),
+        fabric: 0,
+        running: Vec::new(),
+        entered: Vec::new(),
+        safe: vec![0; jobs.len()],
+        undone: vec![0; jobs.len()],
+        faults: Vec::new(),
+        histories: vec![JobHistory::default(); jobs.len()],
+        timeline: Timeline::default(),
+        ended: 0,
+    };
+    let cancelled = match whole.run(&mut cluster, scheduler, progress) {
+        Ok(()) => false,
+        Err(Stop::Cancelled) => true,
+        Err(Stop::Failed(failure)) => return Err(failure),
+    };
+    let mut record = Record::new(jobs.len());
+    record.simulated_ns = cluster.now();
+    let Told { histories, entered, undone, faults, timeline } = whole.tell(&mut record)?;
+    let histories = histories_of(&mut cluster, &order.given, histories, timeline, faults, settings);
+    Ok((put_together(histories, &mut record, entered, undone, seen), record, cancelled))
+}
+
+/// Refuses what is not simulated from end to end; `moves`: cables or switches may go out.
+fn check(plan: &Plan, moves: bool) -> Result<(), Failure> {
     let refused = |message: &str| Err(InputError::new("--full", message).into());
+    let moved_twice = moves && plan.troubles.impairments.moves_paths();
     match plan.fidelity {
-        Fidelity::Flow => {
-            let balancer = plan.network.balancer;
-            let mut fabric = network::flow(plan, spec, balancer, true, false, rerouter.as_ref())?;
-            if moves.is_some() {
-                fabric.network_mut().expect_changes();
-            }
-            over.run(fabric, scheduler, sink, progress)
-        }
+        Fidelity::Flow if moved_twice => refused(
+            "cables and switches fail or are drained by `cluster` or by `impairments` at `fidelity: flow`, not by both",
+        ),
         Fidelity::Packet if plan.network.backend.is_some() => {
             refused("several jobs are not simulated from end to end by a model of one's own")
         }
-        Fidelity::Packet if moves.is_some() && plan.troubles.impairments.moves_paths() => refused(
+        Fidelity::Packet if moved_twice => refused(
             "cables and switches fail or are drained by `cluster` or by `impairments` at `fidelity: packet`, not by both",
         ),
-        Fidelity::Packet if moves.is_some() && balancer_is_fixed(plan) => refused(
+        Fidelity::Packet if moves && balancer_is_fixed(plan) => refused(
             "`load_balancer: destination_modulo` has one path for a pair, but cables or switches fail or are drained",
         ),
         Fidelity::Packet if reduces(plan) && plan.operations.is_some() => {
             refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
         }
-        Fidelity::Packet => {
-            let (source, threads) = (&options.source, options.threads);
-            let mut fabric =
-                network::packet(plan, spec, source, false, rerouter.as_ref(), Time::ZERO, threads)?;
-            if moves.is_some() {
-                fabric.network_mut().expect_changes();
-            }
-            if let Some(digests) = &options.digests {
-                fabric.network_mut().keep_digest(&digests.lock().expect("no holder panics").next());
-            }
-            over.run(fabric, scheduler, sink, progress)
-        }
+        Fidelity::Flow | Fidelity::Packet => Ok(()),
         Fidelity::Job | Fidelity::Message => {
             refused("several jobs are simulated from end to end at `fidelity: flow` and `packet` only")
         }
@@ -149,162 +177,83 @@ fn reduces(plan: &Plan) -> bool {
     specs.into_iter().any(|spec| spec.algorithm.sums())
 }
 
-/// A network off which jobs go in mid-run, and whose paths may change.
-trait Lasting: Abandon {
-    /// From the present on paths are as `forwarder` has them, which the rerouter knows already.
-    fn change_paths(&mut self, forwarder: &Forwarder);
+/// What a whole run leaves behind, but for the iterations.
+struct Told {
+    histories: Vec<JobHistory>,
+    entered: Vec<Entered>,
+    undone: Vec<u64>,
+    faults: Vec<FaultRecord>,
+    timeline: Timeline,
 }
 
-impl Lasting for FlowNetwork {
-    fn change_paths(&mut self, _: &Forwarder) {
-        self.paths_changed();
+/// What became of the cluster's jobs; what they did is [put in](put_together).
+fn histories_of(
+    cluster: &mut Cluster<'_>,
+    given: &[usize],
+    mut jobs: Vec<JobHistory>,
+    mut timeline: Timeline,
+    faults: Vec<FaultRecord>,
+    settings: &Settings<'_>,
+) -> Histories {
+    for (place, &job) in given.iter().enumerate() {
+        jobs[job].submit = cluster.submitted_at(JobId(place as u32));
+        jobs[job].time = cluster.job_time(JobId(place as u32));
+    }
+    timeline.until(cluster.now(), cluster.gpu_states());
+    let mut stays = cluster.take_stays();
+    stays.append(&mut cluster.open_stays());
+    Histories {
+        jobs,
+        given: given.to_vec(),
+        gpu_time: cluster.gpu_time(),
+        faults,
+        tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
+        end: CalendarTime(cluster.now()),
+        timeline,
+        stays,
     }
 }
 
-impl Lasting for Box<dyn PacketModel> {
-    fn change_paths(&mut self, forwarder: &Forwarder) {
-        (**self).change_paths(forwarder);
+/// Puts the iterations `seen` of each stay, and what was undone of each job, into the histories and the record.
+fn put_together(
+    mut histories: Histories,
+    record: &mut Record,
+    entered: Vec<Entered>,
+    undone: Vec<u64>,
+    seen: Vec<Vec<Iteration>>,
+) -> Histories {
+    for (started, history) in record.started.iter_mut().zip(&histories.jobs) {
+        *started = history.start;
     }
-}
-
-/// What is run, over whatever fabric.
-struct Over<'a> {
-    plan: &'a Plan,
-    options: &'a RunOptions,
-    jobs: &'a [JobRequest],
-    settings: &'a Settings<'a>,
-    rerouter: Option<SharedRerouter>,
-}
-
-impl Over<'_> {
-    fn run<N: Lasting>(
-        self,
-        fabric: Host<N>,
-        scheduler: &mut dyn Scheduler,
-        sink: &mut dyn TableSink,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<(Histories, Record, bool), Failure>
-    where
-        Host<N>: Observed,
-    {
-        let Over { plan, options, jobs, settings, rerouter } = self;
-        let balancer = plan.network.balancer;
-        let (order, machine) = windtunnel_cluster::calendar::order(jobs, settings);
-        let mut cluster = Cluster::new(&order.jobs, &machine);
-        cluster.check_room()?;
-        cluster.keep_stays();
-        let variation = variation(plan, CalendarTime(0));
-        let (mut seen, mut held) = (Vec::new(), Vec::new());
-        let names = PathNames::new(&plan.fabric.topology, plan.fabric.faults.clone(), balancer, plan.seed);
-        let recorder = Recorder::new(&plan.jobs, names, sink, Origin::RUN, &mut seen, &mut held, false);
-        let mut shard = Shard::new(fabric, settings.endpoints, &variation, recorder);
-        if plan.fidelity == Fidelity::Flow {
-            shard.keep_rings_coupled();
+    for (entry, mut iterations) in entered.iter().zip(seen) {
+        // Ends may have been known before the job was taken off.
+        let left_ps = entry.left.map_or(u64::MAX, |left| left.0);
+        iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
+        let work = (iterations.len() as u128) << 64;
+        let history = &mut histories.jobs[entry.job];
+        if entry.loading {
+            history.loaded.add(entry.gpus, work);
+            continue;
         }
-        shard.exchange(exchanges(plan, jobs.len()));
-        let mut whole = Whole {
-            plan,
-            options,
-            settings,
-            jobs,
-            given: &order.given,
-            shard,
-            rerouter,
-            fabric: 0,
-            running: Vec::new(),
-            entered: Vec::new(),
-            safe: vec![0; jobs.len()],
-            undone: vec![0; jobs.len()],
-            faults: Vec::new(),
-            histories: vec![JobHistory::default(); jobs.len()],
-            timeline: Timeline::default(),
-            ended: 0,
-        };
-        let outcome = whole.run(&mut cluster, scheduler, progress);
-        let cancelled = match outcome {
-            Ok(()) => false,
-            Err(Stop::Cancelled) => true,
-            Err(Stop::Failed(failure)) => return Err(failure),
-        };
-        let topology = &plan.fabric.topology;
-        let mut record = Record::new(jobs.len());
-        let end = whole.shard.fabric().now();
-        record.events = whole.shard.fabric().events();
-        record.simulated_ns = cluster.now();
-        record.counts.simulated = 1;
-        let mut links = Batch::default();
-        if let Some(flow) = whole.shard.fabric_mut().flow_network() {
-            record.counts.solves = flow.solves();
-            record.counts.flows = flow.messages() + flow.coupled_runs() + flow.exchange_flows();
-            (links, record.network.links_most_loaded) = usage::links(flow, topology, 0, Span(end.0));
-        }
-        if let Some(packet) = whole.shard.fabric_mut().packet_network() {
-            links = record.add_packets(packet, plan, 0, end, Span(end.0));
-            record.add_packet_work(packet, options);
-        }
-        if let Some(delivered) = whole.shard.fabric_mut().delivered() {
-            record.add_delivered(delivered);
-        }
-        if merges(plan) {
-            for place in 0..whole.entered.len() {
-                record.network.add_exchanges(&(&whole.shard.exchanged(place)).into());
-            }
-        }
-        whole.shard.observer_mut().rows("links", links);
-        whole.shard.observer_mut().release();
-        if let Some(failure) = whole.shard.observer_mut().failure() {
-            return Err(Failure::sink(failure.to_owned()));
-        }
-        let Whole { mut histories, mut timeline, entered, undone, faults, .. } = whole;
-        let given = &order.given;
-        for (place, &job) in given.iter().enumerate() {
-            histories[job].submit = cluster.submitted_at(JobId(place as u32));
-            histories[job].time = cluster.job_time(JobId(place as u32));
-            record.started[job] = histories[job].start;
-        }
-        for (entry, mut iterations) in entered.iter().zip(seen) {
-            // Ends may have been known before the job was taken off.
-            let left_ps = entry.left.map_or(u64::MAX, |left| left.0);
-            iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
-            let work = (iterations.len() as u128) << 64;
-            if entry.loading {
-                histories[entry.job].loaded.add(entry.gpus, work);
-                continue;
-            }
-            let worked: u64 = iterations.iter().map(Iteration::span_ps).sum();
-            histories[entry.job].worked += Span(worked).ns_ceil();
-            histories[entry.job].done.add(entry.gpus, work);
-            record.iterations[entry.job].append(&mut iterations);
-        }
-        for (history, undone) in histories.iter_mut().zip(undone) {
-            history.done.undo(u128::from(undone) << 64, &mut history.undone);
-        }
-        timeline.until(cluster.now(), cluster.gpu_states());
-        let end = CalendarTime(cluster.now());
-        let mut stays = cluster.take_stays();
-        stays.append(&mut cluster.open_stays());
-        let histories = Histories {
-            jobs: histories,
-            given: given.clone(),
-            gpu_time: cluster.gpu_time(),
-            faults,
-            tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
-            end,
-            timeline,
-            stays,
-        };
-        Ok((histories, record, cancelled))
+        let worked: u64 = iterations.iter().map(Iteration::span_ps).sum();
+        history.worked += Span(worked).ns_ceil();
+        history.done.add(entry.gpus, work);
+        record.iterations[entry.job].append(&mut iterations);
     }
+    for (history, undone) in histories.jobs.iter_mut().zip(undone) {
+        history.done.undo(u128::from(undone) << 64, &mut history.undone);
+    }
+    histories
 }
 
-struct Whole<'a, N: Lasting> {
+/// A whole run under way.
+struct Whole<'a> {
     plan: &'a Plan,
     options: &'a RunOptions,
     settings: &'a Settings<'a>,
     jobs: &'a [JobRequest],
     given: &'a [usize],
-    shard: Shard<'a, Host<N>, Recorder<'a>>,
-    rerouter: Option<SharedRerouter>,
+    stage: Stage<'a>,
     /// Changes of the fabric that the network knows of.
     fabric: u64,
     running: Vec<Running>,
@@ -320,10 +269,7 @@ struct Whole<'a, N: Lasting> {
     ended: u64,
 }
 
-impl<N: Lasting> Whole<'_, N>
-where
-    Host<N>: Observed,
-{
+impl Whole<'_> {
     fn run(
         &mut self,
         cluster: &mut Cluster<'_>,
@@ -344,20 +290,7 @@ where
             let write = self.running.iter().filter_map(|running| running.writes.next()).min();
             let event = cluster.next_event().into_iter().chain(wake).filter(|_| waits).chain(write).min();
             let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
-                let mut lost = None;
-                if let Some(packet) = self.shard.fabric_mut().packet_network() {
-                    if let Some(failure) = packet_trouble(self.plan, packet) {
-                        return Err(Stop::Failed(failure));
-                    }
-                    lost = Lost::of(self.plan, packet);
-                }
-                if let Some(fault) = self.shard.fabric().fault() {
-                    return Err(Stop::Failed(Failure::Run(Why::Model, fault.to_owned())));
-                }
-                let (stuck, beyond) = (self.shard.stuck(), self.shard.is_beyond());
-                let name = |entry: &Entered| self.plan.jobs[entry.job].name.as_str();
-                let jobs: Vec<&str> = self.entered.iter().map(name).collect();
-                return Err(Stop::Failed(stuck_failure(&jobs, &stuck, beyond, lost.as_ref())));
+                return Err(Stop::Failed(self.stuck()));
             };
             if CalendarTime(now).network_time() > Time::HORIZON {
                 let message = "the network counts no further than 200 days: leave `--full` out, or run less";
@@ -386,35 +319,63 @@ where
         loop {
             // Ends of iterations may be known before the clock gets there; the calendar goes to whole nanoseconds.
             let of = |running: &Running| {
-                let end = self.shard.finished(running.place);
-                end.or_else(|| running.writes.stops().then(|| self.shard.held(running.place)).flatten())
+                let end = self.stage.shard.finished(running.place);
+                end.or_else(|| running.writes.stops().then(|| self.stage.shard.held(running.place)).flatten())
             };
             let known = self.running.iter().filter_map(of).map(|at| Span(at.0).ns_ceil().max(cluster.now()));
             let next = known.chain(event).min();
             let due = next.map_or(Time::NEVER, |at| CalendarTime(at).network_time());
-            if self.shard.next_event() >= due {
+            if self.stage.shard.next_event() >= due {
                 return Ok(next);
             }
-            self.shard.fabric_mut().stop_at(due);
-            self.shard.step();
+            self.stage.shard.fabric_mut().stop_at(due);
+            self.stage.shard.step();
             *steps = steps.wrapping_add(1);
             if steps.is_multiple_of(1 << 12) {
-                if self.shard.observer_mut().held() > HELD {
-                    self.shard.observer_mut().release();
+                if self.stage.shard.observer_mut().held() > HELD {
+                    self.stage.shard.observer_mut().release();
                 }
                 if pace.due() {
-                    let fraction = (self.ended as f64 + self.shard.progress()) / self.jobs.len() as f64;
-                    let now = Span(self.shard.fabric().now().0).seconds();
-                    let events = self.shard.fabric().events();
+                    let fraction = (self.ended as f64 + self.stage.shard.progress()) / self.jobs.len() as f64;
+                    let now = Span(self.stage.shard.fabric().now().0).seconds();
+                    let events = self.stage.shard.fabric().events();
                     if !progress.progress(Some(fraction.min(1.0)), now, events) {
                         return Err(Stop::Cancelled);
                     }
                 }
             }
-            if let Some(failure) = self.shard.observer_mut().failure() {
+            if let Some(failure) = self.stage.shard.observer_mut().failure() {
                 return Err(Stop::Failed(Failure::sink(failure.to_owned())));
             }
         }
+    }
+
+    /// Why no event is left though jobs have not ended.
+    fn stuck(&mut self) -> Failure {
+        let now = self.stage.shard.fabric().now();
+        let network = self.stage.observe(now);
+        if let Some(failure) = self.stage.failure(&network) {
+            return failure;
+        }
+        let name = |entry: &Entered| self.plan.jobs[entry.job].name.as_str();
+        let names: Vec<&str> = self.entered.iter().map(name).collect();
+        self.stage.stuck(&network, &names, false).expect("not complete")
+    }
+
+    /// Hands over what was seen once nothing more is run: the network's part to `record`, rows to the sink.
+    fn tell(mut self, record: &mut Record) -> Result<Told, Failure> {
+        let end = self.stage.shard.fabric().now();
+        record.events = self.stage.shard.fabric().events();
+        record.counts.simulated = 1;
+        let network = self.stage.observe(end);
+        self.stage.traffic(&network, record, 0, Span(end.0), true);
+        self.stage.end(&network, record, 0..self.entered.len());
+        self.stage.shard.observer_mut().release();
+        if let Some(failure) = self.stage.shard.observer_mut().failure() {
+            return Err(Failure::sink(failure.to_owned()));
+        }
+        let Self { histories, entered, undone, faults, timeline, .. } = self;
+        Ok(Told { histories, entered, undone, faults, timeline })
     }
 
     fn advance(&mut self, now: u64, cluster: &mut Cluster<'_>, scheduler: &mut dyn Scheduler) {
@@ -425,7 +386,7 @@ where
 
     /// Ends jobs whose last iteration has; those whose data are there go to work.
     fn finish(&mut self, cluster: &mut Cluster<'_>) -> Result<(), Stop> {
-        let (shard, now) = (&self.shard, cluster.now());
+        let (shard, now) = (&self.stage.shard, cluster.now());
         let due = |running: &mut Running| {
             // What fails at this instant goes first.
             let ended = shard.finished(running.place).is_some_and(|at| Span(at.0).ns_ceil() <= now);
@@ -487,24 +448,26 @@ where
         let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
         let running = self.running.remove(place);
         let now = CalendarTime(now).network_time();
-        let done = running.before + self.shard.ended_by(running.place, now);
+        let done = running.before + self.stage.shard.ended_by(running.place, now);
         match (running.loading, kept) {
             (true, _) => {}
             (false, true) => self.safe[running.job] = done,
             (false, false) => self.undone[running.job] += done - self.safe[running.job],
         }
         self.entered[running.place].left = Some(now);
-        self.shard.observer_mut().undo(running.place, now);
-        self.shard.forget(running.place);
+        self.stage.shard.observer_mut().undo(running.place, now);
+        self.stage.shard.forget(running.place);
         let gone = |ticket| shard::is_of(ticket, running.place);
-        self.shard.fabric_mut().abandon(now, &running.placement, &gone);
+        self.stage.shard.fabric_mut().abandon(now, &running.placement, &gone);
     }
 
     /// Tells the network of cables and switches that went out or came back.
     fn lay_paths(&mut self, cluster: &Cluster<'_>) {
         let changes = cluster.fabric_changes();
         let known = std::mem::replace(&mut self.fabric, changes);
-        let (Some(operations), Some(rerouter)) = (&self.plan.operations, &self.rerouter) else { return };
+        let (Some(operations), Some(rerouter)) = (&self.plan.operations, &self.stage.rerouter) else {
+            return;
+        };
         if known == changes || !operations.changes_fabric() {
             return;
         }
@@ -513,9 +476,9 @@ where
         let balancer = self.plan.network.balancer;
         let topology = &self.plan.fabric.topology;
         let names = PathNames::new(topology, Some(forwarder.clone()), balancer, self.plan.seed);
-        self.shard.observer_mut().rename_paths(names);
+        self.stage.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder.clone();
-        let host = self.shard.fabric_mut();
+        let host = self.stage.shard.fabric_mut();
         host.advance_to(CalendarTime(cluster.now()).network_time());
         host.network_mut().change_paths(&forwarder);
     }
@@ -546,7 +509,7 @@ where
         self.entered.push(Entered { job, loading: false, gpus: placement.len(), left: None });
         let writes = Writes::new(&self.jobs[job].life, ready);
         let mut running = Running { id, job, place, loading: false, placement, before, writes };
-        if running.writes.begin(&mut self.shard, place, iterations) {
+        if running.writes.begin(&mut self.stage.shard, place, iterations) {
             // When it writes, the shard shows.
             cluster.replan(id, u64::MAX, u64::MAX);
         }
@@ -585,13 +548,8 @@ where
         let job_plan = &self.plan.jobs[job.job];
         let alike = |entry: &&Entered| entry.job == job.job && entry.loading == job.loading;
         let stay = self.entered.iter().filter(alike).count() as u32;
-        self.shard.observer_mut().enter(watch(job, job_plan, u64::MAX, stay));
-        self.shard.couple(coupling(self.plan, &job.placement));
-        let place = self.shard.enter(shard_job(self.plan, job)).map_err(|error| {
-            let place = format!("{}: job `{}`", self.options.source, job_plan.name);
-            InputError::new(place, error.to_string())
-        })?;
-        Ok(place)
+        self.stage.shard.observer_mut().enter(watch(job, job_plan, u64::MAX, stay));
+        Ok(self.stage.enter(job, shard_job(self.plan, job))?)
     }
 
     /// Lets jobs go on whose checkpoints are written.
@@ -599,9 +557,9 @@ where
         for running in &mut self.running {
             if let Some(iterations) = running.writes.end(now) {
                 self.safe[running.job] = running.before + iterations;
-                self.shard.release(running.place, CalendarTime(now).network_time());
+                self.stage.shard.release(running.place, CalendarTime(now).network_time());
                 let left = self.jobs[running.job].iterations - running.before;
-                running.writes.begin(&mut self.shard, running.place, left);
+                running.writes.begin(&mut self.stage.shard, running.place, left);
             }
         }
     }
@@ -611,7 +569,7 @@ where
         let now = cluster.now();
         for running in &mut self.running {
             let left = self.jobs[running.job].iterations - running.before;
-            if running.writes.start(&mut self.shard, running.place, left, now) {
+            if running.writes.start(&mut self.stage.shard, running.place, left, now) {
                 // A nanosecond of work, as every write has some before it.
                 cluster.replan(running.id, 1, u64::MAX);
             }

@@ -33,6 +33,8 @@ fn losing(losses: &[(LinkId, f64)]) -> PacketSettings {
         seed: 7,
         balancer: Balancer::Spray { paths: 16 },
         impairments: Impairments { losses: losses.iter().map(loss).collect(), ..Impairments::default() },
+        mtu: Bytes(4_160),
+        header: Bytes(64),
         ..PacketSettings::default()
     }
 }

@@ -181,6 +181,8 @@ fn processes_change_nothing() {
         seed: 7,
         balancer: Balancer::Spray { paths: 16 },
         sample_every: Some(Span::from_ns(900)),
+        mtu: Bytes(4_160),
+        header: Bytes(64),
         ..PacketSettings::default()
     };
     let with = |impairments| PacketSettings { impairments, ..plain.clone() };

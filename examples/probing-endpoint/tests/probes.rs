@@ -31,7 +31,13 @@ fn link(topology: &Topology, name: &str) -> LinkId {
 }
 
 fn settings() -> PacketSettings {
-    PacketSettings { seed: 5, balancer: Balancer::Spray { paths: 64 }, ..PacketSettings::default() }
+    PacketSettings {
+        seed: 5,
+        mtu: Bytes(4_160),
+        header: Bytes(64),
+        balancer: Balancer::Spray { paths: 64 },
+        ..PacketSettings::default()
+    }
 }
 
 /// (start in nanoseconds, sender, receiver, bytes)

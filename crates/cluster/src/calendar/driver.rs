@@ -16,6 +16,7 @@ use super::{Episode, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, 
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, JobId, Machine};
 use crate::life::{Checkpoint, Every, Segment, UNKNOWN};
 use crate::scheduler::Scheduler;
+use crate::view::View;
 
 /// A running job and its part in its group's present episode.
 struct Entry {
@@ -216,7 +217,7 @@ impl<'a> Calendar<'a> {
             let done = entry.left.0 - entry.left.less(entry.rate.done_by(net)).0;
             worked.push(self.did(entry, net, done));
         }
-        runner.lasted(episode, Span((now - began).saturating_mul(1_000)), &worked)
+        runner.lasted(episode, Span::from_ns(now - began), &worked)
     }
 
     /// What `entry` did in its episode, in which it went on for `net` nanoseconds and did `done` in 2^-64 iterations.
@@ -227,12 +228,7 @@ impl<'a> Calendar<'a> {
         let left = entry.left.0.saturating_sub(done);
         let due = entry.rate.boundaries(net, u64::MAX, 0, entry.left, |_| ());
         let begun = due.map_or(0, |due| due.0.saturating_sub(left));
-        Worked {
-            job,
-            span: Span(net.saturating_mul(1_000)),
-            iterations: iterations(done),
-            begun: iterations(begun),
-        }
+        Worked { job, span: Span::from_ns(net), iterations: iterations(done), begun: iterations(begun) }
     }
 
     /// The next arrival, release, or instant at which the scheduler wants to be asked.

@@ -13,7 +13,7 @@
 
 use windtunnel_kernel::EndpointId;
 
-use super::{Cluster, JobId, Running};
+use super::{Cluster, JobId, Running, View};
 use crate::life::{Life, Sizes};
 use crate::placement::Need;
 use crate::scheduler::Scheduler;

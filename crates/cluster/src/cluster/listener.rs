@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::{CalendarTime, EndpointId};
 
-use super::{Change, Cluster, FaultRecord, JobId};
+use super::{Change, Cluster, FaultRecord, JobId, View};
 
 /// What happens at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

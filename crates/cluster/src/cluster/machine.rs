@@ -1,31 +1,12 @@
-//! What jobs run on: the jobs as they are submitted, and the machine with its rules.
+//! What jobs run on: the machine with its rules.
 
-use windtunnel_kernel::{CalendarTime, EndpointId, Span};
+use windtunnel_kernel::{EndpointId, Span};
 
 use super::Listener;
 use crate::faults::Operations;
 use crate::free::{FreeSet, Locator};
 use crate::life::Lives;
-use crate::placement::{Locality, Placement};
-
-/// A job as it is submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// When it is submitted.
-    pub submit: CalendarTime,
-    /// Nanoseconds that a scheduler expects it to run, at least 1.
-    pub estimate: u64,
-    /// Nanoseconds from its submission in which it should have ended; [`u64::MAX`]: whenever it does.
-    pub deadline: u64,
-    /// GPUs that it needs, at least 1.
-    pub gpus: u32,
-    /// Higher goes first, where the scheduler looks at it.
-    pub priority: i32,
-    /// How close together its GPUs must be.
-    pub locality: Locality,
-    /// Index of its placement in [`Machine::placements`].
-    pub placement: u8,
-}
+use crate::placement::Placement;
 
 /// What jobs run on, and by which rules.
 pub struct Machine<'a> {

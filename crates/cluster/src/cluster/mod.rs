@@ -22,7 +22,6 @@ mod ledger;
 mod listener;
 mod machine;
 mod operations;
-mod queue;
 mod stays;
 mod view;
 
@@ -30,27 +29,24 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{CalendarTime, EndpointId, define_id};
+use windtunnel_kernel::{CalendarTime, EndpointId};
 
 pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
 pub use listener::{Happening, Listener};
-pub use machine::{Job, Machine};
+pub use machine::Machine;
 pub use operations::{FaultRecord, Reason, Tally};
-pub use queue::Queue;
 pub use stays::Stay;
+
+pub use crate::queue::Queue;
+pub use crate::view::{Job, JobId, Running, View};
 
 use self::machine::empty_region;
 use crate::faults::Outages;
 use crate::free::FreeSet;
 use crate::life::{Parts, Segment, State};
-use crate::placement::{Locality, Need, Placement};
+use crate::placement::{Locality, Placement};
 use crate::scheduler::{Decision, Scheduler};
-
-define_id! {
-    /// A job, by its place in the order of submission.
-    pub struct JobId;
-}
 
 /// Interruptions in a row without progress after which a job is given up.
 const HOPELESS: u32 = 10_000;
@@ -66,17 +62,6 @@ pub enum Change {
     Suspended(JobId),
     /// The job lost its GPUs; it goes back to its last checkpoint.
     Interrupted(JobId),
-}
-
-/// A running job.
-#[derive(Clone, Debug)]
-pub struct Running {
-    /// Which.
-    pub job: JobId,
-    /// GPU of each rank.
-    pub placement: Vec<EndpointId>,
-    /// The region it runs in.
-    pub region: u32,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -281,27 +266,10 @@ impl<'a> Cluster<'a> {
         Segment { begin: self.now, pause, first, every, write: life.write() }
     }
 
-    /// GPUs for `job` in `region` by its placement; `None` if no choice is legal.
-    pub fn place(&self, job: JobId, region: u32) -> Option<Vec<EndpointId>> {
-        self.place_on(job, &self.regions[region as usize])
-    }
-
-    /// GPUs for `job` among those free in a set of the scheduler's own.
-    pub fn place_on(&self, job: JobId, free: &FreeSet) -> Option<Vec<EndpointId>> {
-        let Job { gpus, locality, placement, .. } = *self.job(job);
-        let key = self.placement_key(job);
-        self.machine.placements[usize::from(placement)].place(free, Need { gpus, locality, key })
-    }
-
     /// What random choices of the job's next start are drawn from.
     fn placement_key(&self, job: JobId) -> u64 {
         let starts = self.status[job.0 as usize].starts;
         combine(self.machine.seed, u64::from(job.0) << 32 | u64::from(starts))
-    }
-
-    /// A region with all its GPUs free.
-    pub fn empty_region(&self, region: u32) -> FreeSet {
-        empty_region(self.machine, self.grouped, region)
     }
 
     /// GPU-time so far.

@@ -13,7 +13,7 @@
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::EndpointId;
 
-use super::{Change, Cluster, Debts, HOPELESS, JobId, Place, Running};
+use super::{Change, Cluster, Debts, HOPELESS, JobId, Place, Running, View};
 use crate::faults::{Cause, Known};
 use crate::faults::{Class, Component, Event, Leave, Operations, Out, Outages};
 use crate::scheduler::{Absence, Scheduler};
@@ -137,13 +137,6 @@ impl Cluster<'_> {
     /// How often those have changed.
     pub fn fabric_changes(&self) -> u64 {
         self.outages.as_ref().map_or(0, |outages| outages.changes)
-    }
-
-    /// Those of a job's GPUs that come free as it is stopped: others are out of service by now.
-    pub fn given_back_by(&self, running: &Running) -> Vec<EndpointId> {
-        let stays =
-            |gpu: &EndpointId| self.outages.as_ref().is_none_or(|outages| outages.of(*gpu).is_in_service());
-        running.placement.iter().copied().filter(stays).collect()
     }
 
     /// Takes spare hosts out.

@@ -4,7 +4,7 @@
 
 use windtunnel_kernel::EndpointId;
 
-use super::{Cluster, JobId, Running};
+use super::{Cluster, JobId, Running, View};
 
 /// A job on the same GPUs for a time above 0.
 #[derive(Clone, Debug, PartialEq, Eq)]

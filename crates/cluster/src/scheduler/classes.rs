@@ -6,8 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Cluster, JobId};
 use crate::placement::Locality;
+use crate::view::{JobId, View};
 
 /// What tells whether a job fits: jobs of one kind all do or none does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(super) struct Kind {
 
 impl Kind {
     /// Of `job`.
-    pub(super) fn of(job: JobId, cluster: &Cluster<'_>) -> Self {
+    pub(super) fn of(job: JobId, cluster: &dyn View) -> Self {
         let job = cluster.job(job);
         Self { gpus: job.gpus, locality: job.locality, placement: job.placement }
     }

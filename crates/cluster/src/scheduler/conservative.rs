@@ -15,9 +15,10 @@
 use rustc_hash::FxHashMap;
 
 use super::conservative_hosts::ByHosts;
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
+use super::profile::Profile;
 use super::turns::Turns;
-use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use crate::view::{JobId, Running, View};
 
 /// Where searches began to find room: by GPUs, and by holding time in quarters of octaves.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +88,7 @@ impl Conservative {
         Self::Idle(endpoints)
     }
 
-    fn books(&mut self, cluster: &Cluster<'_>) -> &mut dyn Scheduler {
+    fn books(&mut self, cluster: &dyn View) -> &mut dyn Scheduler {
         if let Self::Idle(endpoints) = *self {
             *self = if cluster.all_fit_by_count() {
                 Self::ByCount(ByCount::new(endpoints))
@@ -108,35 +109,35 @@ impl Scheduler for Conservative {
         CONSERVATIVE.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.books(cluster).queued(job, cluster);
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         self.books(cluster).started(job, cluster);
     }
 
-    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, running: &Running, cluster: &dyn View) {
         self.books(cluster).released(job, running, cluster);
     }
 
-    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, cluster: &dyn View) {
         self.books(cluster).lost(absence, cluster);
     }
 
-    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, cluster: &dyn View) {
         self.books(cluster).regained(absence, cluster);
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         self.books(cluster).decide(cluster)
     }
 
-    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, cluster: &dyn View) {
         self.books(cluster).refused(job, cluster);
     }
 
-    fn wakes(&self, cluster: &Cluster<'_>) -> Option<u64> {
+    fn wakes(&self, cluster: &dyn View) -> Option<u64> {
         match self {
             Self::Idle(_) => None,
             Self::ByCount(books) => books.wakes(cluster),
@@ -166,7 +167,7 @@ impl ByCount {
         }
     }
 
-    fn reserve(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn reserve(&mut self, job: JobId, cluster: &dyn View) {
         let (gpus, hold) = (i64::from(cluster.job(job).gpus), cluster.expected_hold(job));
         let from = cluster.now().max(self.floors.of(gpus as u32, hold));
         let start = self.profile.earliest(from, gpus, hold);
@@ -192,7 +193,7 @@ impl ByCount {
     }
 
     /// Moves reservations up, in order of submission.
-    fn compress(&mut self, cluster: &Cluster<'_>) {
+    fn compress(&mut self, cluster: &dyn View) {
         for job in self.turns.give_up() {
             self.forget(job, cluster.now());
             self.reserve(job, cluster);
@@ -205,12 +206,12 @@ impl Scheduler for ByCount {
         CONSERVATIVE.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         self.reserve(job, cluster);
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         let (now, release) = (cluster.now(), cluster.expected_release(job));
         let has = cluster.running_job(job).map_or(0, |running| running.placement.len() as i64);
         let span = self.spans.get(&job).copied();
@@ -228,7 +229,7 @@ impl Scheduler for ByCount {
         }
     }
 
-    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, _: &Running, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         let end = self.forget(job, cluster.now());
         if end.is_some_and(|end| end > cluster.now()) {
@@ -237,12 +238,12 @@ impl Scheduler for ByCount {
         self.turns.look_again(cluster.now());
     }
 
-    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         self.profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
     }
 
-    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, cluster: &dyn View) {
         if absence.until > absence.from {
             self.profile.advance(cluster.now());
             self.profile.add(absence.from, absence.until, absence.gpus.len() as i64);
@@ -252,13 +253,13 @@ impl Scheduler for ByCount {
         self.turns.look_again(cluster.now());
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         self.turns.next(cluster).map(|job| Decision::Start { job, region: 0 })
     }
 
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn refused(&mut self, _: JobId, _: &dyn View) {}
 
-    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+    fn wakes(&self, _: &dyn View) -> Option<u64> {
         self.turns.first()
     }
 }

@@ -10,11 +10,11 @@ use windtunnel_kernel::EndpointId;
 
 use super::conservative::{CONSERVATIVE, Floors};
 use super::host_profile::{HostProfile, OnHosts};
+use super::policy::{Absence, Decision, Scheduler};
 use super::turns::Turns;
-use super::{Absence, Decision, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
 use crate::free::FreeSet;
 use crate::placement::Locality;
+use crate::view::{JobId, Running, View};
 
 /// What is taken off for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct ByHosts {
 
 impl ByHosts {
     /// On the hosts of an empty `cluster`.
-    pub(super) fn new(cluster: &Cluster<'_>) -> Self {
+    pub(super) fn new(cluster: &dyn View) -> Self {
         let all = cluster.empty_region(0);
         let free = (0..all.host_count()).map(|host| all.free_on(host) as i32).collect();
         Self {
@@ -66,7 +66,7 @@ impl ByHosts {
         hosts
     }
 
-    fn reserve(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn reserve(&mut self, job: JobId, cluster: &dyn View) {
         let (known, hold) = (cluster.job(job), cluster.expected_hold(job));
         let kind = (known.locality, known.placement);
         let floor = self.floors.get(&kind).map_or(0, |floors| floors.of(known.gpus, hold));
@@ -97,7 +97,7 @@ impl ByHosts {
     }
 
     /// Moves reservations up, in order of submission; and those for which there is no room any more, out of the way.
-    fn compress(&mut self, cluster: &Cluster<'_>) {
+    fn compress(&mut self, cluster: &dyn View) {
         for job in self.turns.give_up() {
             self.forget(job, cluster.now());
             self.reserve(job, cluster);
@@ -105,7 +105,7 @@ impl ByHosts {
     }
 
     /// GPUs of the hosts that are reserved for `job`, if they are free.
-    fn on_reserved(&self, job: JobId, cluster: &Cluster<'_>) -> Option<Vec<EndpointId>> {
+    fn on_reserved(&self, job: JobId, cluster: &dyn View) -> Option<Vec<EndpointId>> {
         let (free, held) = (&cluster.regions()[0], self.held.get(&job)?);
         if held.gpus.is_empty() || held.gpus.iter().any(|&(host, count)| free.free_on(host) < count) {
             return None;
@@ -122,7 +122,7 @@ impl ByHosts {
 }
 
 /// Whether `job` finds legal GPUs among `free` ones of each host.
-fn fits(job: JobId, free: &[i32], cluster: &Cluster<'_>) -> bool {
+fn fits(job: JobId, free: &[i32], cluster: &dyn View) -> bool {
     let known = cluster.job(job);
     let (gpus, per_host) = (i64::from(known.gpus), cluster.regions()[0].per_host() as i32);
     let count: i64 = free.iter().map(|&free| i64::from(free.max(0))).sum();
@@ -140,7 +140,7 @@ fn fits(job: JobId, free: &[i32], cluster: &Cluster<'_>) -> bool {
 }
 
 /// A set in which each host has so many free GPUs.
-fn free_set(free: &[i32], cluster: &Cluster<'_>) -> FreeSet {
+fn free_set(free: &[i32], cluster: &dyn View) -> FreeSet {
     let mut set = cluster.empty_region(0);
     let mut taken = Vec::new();
     for (host, &free) in (0..).zip(free) {
@@ -159,12 +159,12 @@ impl Scheduler for ByHosts {
         CONSERVATIVE.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         self.reserve(job, cluster);
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         let now = cluster.now();
         let running = cluster.running_job(job).map_or(&[][..], |running| &running.placement);
         let has = Held { start: now, end: cluster.expected_release(job), gpus: self.on_hosts(running) };
@@ -187,7 +187,7 @@ impl Scheduler for ByHosts {
         }
     }
 
-    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, _: &Running, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         let held = self.forget(job, cluster.now());
         if held.is_some_and(|held| held.end > cluster.now()) {
@@ -196,7 +196,7 @@ impl Scheduler for ByHosts {
         self.turns.look_again(cluster.now());
     }
 
-    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, cluster: &dyn View) {
         self.profile.advance(cluster.now());
         let gpus = self.on_hosts(&absence.gpus);
         self.profile.add(absence.from, absence.until, &gpus, false);
@@ -204,7 +204,7 @@ impl Scheduler for ByHosts {
         self.compress(cluster);
     }
 
-    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, cluster: &dyn View) {
         if absence.until > absence.from {
             self.profile.advance(cluster.now());
             let gpus = self.on_hosts(&absence.gpus);
@@ -215,7 +215,7 @@ impl Scheduler for ByHosts {
         self.turns.look_again(cluster.now());
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         let job = self.turns.next(cluster)?;
         Some(match self.on_reserved(job, cluster) {
             Some(placement) if cluster.trusts_placement(job) => {
@@ -225,9 +225,9 @@ impl Scheduler for ByHosts {
         })
     }
 
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn refused(&mut self, _: JobId, _: &dyn View) {}
 
-    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+    fn wakes(&self, _: &dyn View) -> Option<u64> {
         self.turns.first()
     }
 }

@@ -15,9 +15,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::EndpointId;
 
 use super::classes::{Classes, Kind};
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
+use super::profile::Profile;
 use super::reservation::{Absences, Reservation};
-use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use crate::view::{JobId, Running, View};
 
 pub(super) const EASY: BuiltIn = BuiltIn::new(
     "easy",
@@ -74,7 +75,7 @@ impl Easy {
     }
 
     /// The next job to go before `head`, for which numbers speak.
-    fn by_count(&mut self, head: JobId, free: u32, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn by_count(&mut self, head: JobId, free: u32, cluster: &dyn View) -> Option<Decision> {
         let (now, gpus) = (cluster.now(), i64::from(cluster.job(head).gpus));
         let shadow = self.profile.first_with(now, gpus).unwrap_or(now);
         let extra = (self.profile.at(shadow) - gpus).max(0) as u32;
@@ -89,7 +90,7 @@ impl Easy {
     }
 
     /// The same for one that has a reservation of GPUs.
-    fn by_gpus(&mut self, head: JobId, free: u32, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn by_gpus(&mut self, head: JobId, free: u32, cluster: &dyn View) -> Option<Decision> {
         let now = cluster.now();
         if !self.reservation.as_ref().is_some_and(|reservation| reservation.holds(head, now)) {
             self.reservation = Reservation::of(head, &self.absences, cluster);
@@ -137,7 +138,7 @@ impl Easy {
 }
 
 /// Whether a user's own placement gave GPUs that can be taken.
-fn are_distinct_and_free(placement: &[EndpointId], cluster: &Cluster<'_>) -> bool {
+fn are_distinct_and_free(placement: &[EndpointId], cluster: &dyn View) -> bool {
     let distinct: FxHashSet<EndpointId> = placement.iter().copied().collect();
     distinct.len() == placement.len() && cluster.regions()[0].are_free(placement)
 }
@@ -147,11 +148,11 @@ impl Scheduler for Easy {
         EASY.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.insert(job, Kind::of(job, cluster), cluster.expected_hold(job));
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.remove(job, Kind::of(job, cluster));
         let release = cluster.expected_release(job);
         // An elastic job may have got others.
@@ -168,7 +169,7 @@ impl Scheduler for Easy {
         }
     }
 
-    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, running: &Running, cluster: &dyn View) {
         let until = self.until.remove(&job).expect("it ran");
         if until > cluster.now() {
             self.profile.add(cluster.now(), until, running.placement.len() as i64);
@@ -179,13 +180,13 @@ impl Scheduler for Easy {
         self.pass = Pass::default();
     }
 
-    fn lost(&mut self, absence: &Absence, _: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, _: &dyn View) {
         self.profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
         self.absences.lost(absence);
         self.reservation = None;
     }
 
-    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, cluster: &dyn View) {
         if absence.until > absence.from {
             self.profile.add(absence.from, absence.until, absence.gpus.len() as i64);
         }
@@ -194,7 +195,7 @@ impl Scheduler for Easy {
         self.pass = Pass::default();
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         let head = cluster.queue().head()?;
         if self.pass.now != cluster.now() {
             self.profile.advance(cluster.now());
@@ -214,7 +215,7 @@ impl Scheduler for Easy {
         }
     }
 
-    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, cluster: &dyn View) {
         if cluster.queue().head() == Some(job) {
             self.pass.blocked = Some(job);
         } else if cluster.trusts_placement(job) {
@@ -247,23 +248,23 @@ impl Scheduler for FirstFit {
         FIRST_FIT.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.insert(job, Kind::of(job, cluster), 0);
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.remove(job, Kind::of(job, cluster));
     }
 
-    fn released(&mut self, _: JobId, _: &Running, _: &Cluster<'_>) {
+    fn released(&mut self, _: JobId, _: &Running, _: &dyn View) {
         self.pass = Pass::default();
     }
 
-    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
+    fn regained(&mut self, _: &Absence, _: &dyn View) {
         self.pass = Pass::default();
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         if self.pass.now != cluster.now() {
             self.pass = Pass::at(cluster.now());
         }
@@ -275,7 +276,7 @@ impl Scheduler for FirstFit {
         Some(Decision::Start { job, region: 0 })
     }
 
-    fn refused(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, cluster: &dyn View) {
         if cluster.trusts_placement(job) {
             self.pass.closed.insert(Kind::of(job, cluster));
         }

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::{EndpointId, Span};
 
-use super::{Absence, BuiltIn, Decision, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
 use crate::free::FreeSet;
+use crate::view::{JobId, Running, View};
 
 pub(super) const GANG: BuiltIn = BuiltIn {
     knows_elastic: false,
@@ -92,7 +92,7 @@ impl Gang {
     }
 
     /// Takes jobs into the matrix.
-    fn enter(&mut self, cluster: &Cluster<'_>) {
+    fn enter(&mut self, cluster: &dyn View) {
         while let Some(&job) = self.outside.first() {
             let rows = self.rows.len();
             let order = (0..rows).map(|step| (self.current + step) % rows);
@@ -175,7 +175,7 @@ impl Gang {
     }
 
     /// Plans what has to stop and start so that the current row runs, and others beside it.
-    fn plan(&mut self, cluster: &Cluster<'_>, stop_others: bool) {
+    fn plan(&mut self, cluster: &dyn View, stop_others: bool) {
         let mut free = cluster.regions()[0].clone();
         let mut keep = FxHashSet::default();
         let mut starts = Vec::new();
@@ -220,7 +220,7 @@ impl Scheduler for Gang {
         GANG.entry.name
     }
 
-    fn queued(&mut self, job: JobId, _: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, _: &dyn View) {
         if self.cells.contains_key(&job) {
             // Interrupted, on GPUs that still work: it need not wait for the next slice.
             if self.suspending.take() != Some(job) {
@@ -233,16 +233,16 @@ impl Scheduler for Gang {
         }
     }
 
-    fn started(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn started(&mut self, _: JobId, _: &dyn View) {}
 
-    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, _: &Running, cluster: &dyn View) {
         if cluster.waits(job) {
             return;
         }
         self.leave(job);
     }
 
-    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, cluster: &dyn View) {
         let fresh: FxHashSet<EndpointId> =
             absence.gpus.iter().copied().filter(|gpu| !self.out.contains_key(gpu)).collect();
         let in_memory = self.in_turn().filter(|job| self.cells[job].1.iter().any(|gpu| fresh.contains(gpu)));
@@ -261,7 +261,7 @@ impl Scheduler for Gang {
             .retain(|planned| !matches!(planned, Decision::StartOn { job, .. } if evicted.contains(job)));
     }
 
-    fn regained(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, cluster: &dyn View) {
         for gpu in &absence.gpus {
             if let Some(until) = self.out.get_mut(gpu) {
                 *until = absence.from;
@@ -270,7 +270,7 @@ impl Scheduler for Gang {
         self.take_back(cluster.now());
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         if self.agenda.is_empty() {
             self.plan_ahead(cluster);
         }
@@ -281,20 +281,20 @@ impl Scheduler for Gang {
         next
     }
 
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn refused(&mut self, _: JobId, _: &dyn View) {}
 
-    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
+    fn head(&self, _: &dyn View) -> Option<JobId> {
         self.outside.first().copied()
     }
 
-    fn wakes(&self, _: &Cluster<'_>) -> Option<u64> {
+    fn wakes(&self, _: &dyn View) -> Option<u64> {
         (self.rows.len() > 1).then_some(self.slice_end)
     }
 }
 
 impl Gang {
     /// Fills the agenda, if there is anything to be done.
-    fn plan_ahead(&mut self, cluster: &Cluster<'_>) {
+    fn plan_ahead(&mut self, cluster: &dyn View) {
         self.take_back(cluster.now());
         self.drop_empty();
         if !self.full {

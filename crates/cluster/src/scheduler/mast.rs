@@ -17,9 +17,10 @@ use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
 use super::priority::Victims;
-use super::{Absence, BuiltIn, Decision, Profile, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use super::profile::Profile;
+use crate::view::{JobId, Running, View};
 
 pub(super) const MAST: BuiltIn = BuiltIn {
     knows_regions: true,
@@ -68,11 +69,11 @@ impl Mast {
         Self::default()
     }
 
-    fn turn(job: JobId, cluster: &Cluster<'_>) -> Turn {
+    fn turn(job: JobId, cluster: &dyn View) -> Turn {
         (Reverse(cluster.job(job).priority), job)
     }
 
-    fn open_books(&mut self, cluster: &Cluster<'_>) {
+    fn open_books(&mut self, cluster: &dyn View) {
         if self.books.is_empty() {
             let book = |total| Book {
                 profile: Profile::new(total),
@@ -84,7 +85,7 @@ impl Mast {
     }
 
     /// When the region kept for `job` has room for it, and what it leaves over then.
-    fn shadow(&self, job: JobId, region: usize, cluster: &Cluster<'_>) -> (u64, i64) {
+    fn shadow(&self, job: JobId, region: usize, cluster: &dyn View) -> (u64, i64) {
         let (now, gpus) = (cluster.now(), i64::from(cluster.job(job).gpus));
         let profile = &self.books[region].profile;
         // With enough free but stranded, nothing can be said until something ends.
@@ -94,7 +95,7 @@ impl Mast {
     }
 
     /// The tightest region with legal GPUs that `job` may enter now.
-    fn bid(&self, job: JobId, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn bid(&self, job: JobId, cluster: &dyn View) -> Option<Decision> {
         let gpus = cluster.job(job).gpus;
         let mut bids: Vec<(u32, u32)> = (0u32..)
             .zip(cluster.regions())
@@ -117,7 +118,7 @@ impl Mast {
     }
 
     /// Stops that give `job` legal GPUs in a region, the fewest GPUs over all regions, and then its start.
-    fn make_room(&mut self, job: JobId, cluster: &Cluster<'_>) -> bool {
+    fn make_room(&mut self, job: JobId, cluster: &dyn View) -> bool {
         let known = cluster.job(job);
         let mut best: Option<(u32, Vec<Decision>)> = None;
         for (region, free) in cluster.regions().iter().enumerate() {
@@ -156,12 +157,12 @@ impl Scheduler for Mast {
         MAST.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.open_books(cluster);
         self.waiting.insert(Self::turn(job, cluster));
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.remove(&Self::turn(job, cluster));
         let running = cluster.running_job(job).expect("it has just started");
         let book = &mut self.books[running.region as usize];
@@ -172,7 +173,7 @@ impl Scheduler for Mast {
         book.running.insert(job, cluster);
     }
 
-    fn released(&mut self, job: JobId, running: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, running: &Running, cluster: &dyn View) {
         let book = &mut self.books[running.region as usize];
         book.running.remove(job, cluster);
         let until = book.until.remove(&job).expect("it ran in the region");
@@ -184,13 +185,13 @@ impl Scheduler for Mast {
         }
     }
 
-    fn lost(&mut self, absence: &Absence, cluster: &Cluster<'_>) {
+    fn lost(&mut self, absence: &Absence, cluster: &dyn View) {
         self.open_books(cluster);
         let profile = &mut self.books[absence.region as usize].profile;
         profile.add(absence.from, absence.until, -(absence.gpus.len() as i64));
     }
 
-    fn regained(&mut self, absence: &Absence, _: &Cluster<'_>) {
+    fn regained(&mut self, absence: &Absence, _: &dyn View) {
         if absence.until > absence.from {
             let profile = &mut self.books[absence.region as usize].profile;
             profile.add(absence.from, absence.until, absence.gpus.len() as i64);
@@ -198,7 +199,7 @@ impl Scheduler for Mast {
         self.pass = Pass::default();
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         if let Some(decision) = self.agenda.pop_front() {
             if self.agenda.is_empty() {
                 self.pass = Pass::default();
@@ -233,13 +234,13 @@ impl Scheduler for Mast {
         None
     }
 
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn refused(&mut self, _: JobId, _: &dyn View) {}
 
-    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
+    fn head(&self, _: &dyn View) -> Option<JobId> {
         self.waiting.first().map(|&(_, job)| job)
     }
 
-    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &Cluster<'_>) -> bool {
+    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &dyn View) -> bool {
         cluster.job(giver).priority <= cluster.job(head).priority
     }
 }

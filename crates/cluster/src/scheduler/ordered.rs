@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Absence, BuiltIn, Decision, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
+use crate::view::{JobId, Running, View};
 
 pub(super) const FCFS: BuiltIn =
     BuiltIn::new("fcfs", "first come, first served; the head of the queue blocks the rest", |_| {
@@ -27,7 +27,7 @@ pub(super) const EDF: BuiltIn =
 pub struct Ordered {
     name: &'static str,
     /// The key; `None` is the order of submission, for which the cluster's own queue serves.
-    key: Option<fn(JobId, &Cluster<'_>) -> u64>,
+    key: Option<fn(JobId, &dyn View) -> u64>,
     waiting: BTreeSet<(u64, JobId)>,
     /// The head has no legal GPUs until some come free.
     blocked: Option<JobId>,
@@ -69,37 +69,37 @@ impl Scheduler for Ordered {
         self.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         if let Some(key) = self.key {
             self.waiting.insert((key(job, cluster), job));
         }
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         if let Some(key) = self.key {
             self.waiting.remove(&(key(job, cluster), job));
         }
     }
 
-    fn released(&mut self, _: JobId, _: &Running, _: &Cluster<'_>) {
+    fn released(&mut self, _: JobId, _: &Running, _: &dyn View) {
         self.blocked = None;
     }
 
-    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
+    fn regained(&mut self, _: &Absence, _: &dyn View) {
         self.blocked = None;
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         let job = self.head(cluster)?;
         let fits = cluster.job(job).gpus <= cluster.free() && self.blocked != Some(job);
         fits.then_some(Decision::Start { job, region: 0 })
     }
 
-    fn refused(&mut self, job: JobId, _: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, _: &dyn View) {
         self.blocked = Some(job);
     }
 
-    fn head(&self, cluster: &Cluster<'_>) -> Option<JobId> {
+    fn head(&self, cluster: &dyn View) -> Option<JobId> {
         match self.key {
             Some(_) => self.waiting.first().map(|&(_, job)| job),
             None => cluster.queue().head(),

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Absence, BuiltIn, Decision, Scheduler};
-use crate::cluster::{Cluster, JobId, Running};
+use super::policy::{Absence, BuiltIn, Decision, Scheduler};
+use crate::view::{JobId, Running, View};
 
 type Order = std::cmp::Reverse<i32>;
 
@@ -25,7 +25,7 @@ pub(super) struct Victims {
 
 impl Victims {
     /// `job` runs.
-    pub(super) fn insert(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    pub(super) fn insert(&mut self, job: JobId, cluster: &dyn View) {
         let known = cluster.job(job);
         let (gpus, jobs) = self.by_priority.entry(known.priority).or_default();
         // An elastic job may have got others than it asked for.
@@ -35,7 +35,7 @@ impl Victims {
     }
 
     /// `job` runs no longer; no effect if it does not run.
-    pub(super) fn remove(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    pub(super) fn remove(&mut self, job: JobId, cluster: &dyn View) {
         let known = cluster.job(job);
         let Some((gpus, jobs)) = self.by_priority.get_mut(&known.priority) else { return };
         if let Some(had) = jobs.remove(&(std::cmp::Reverse(cluster.started(job)), job)) {
@@ -86,25 +86,25 @@ impl Scheduler for Priority {
         PRIORITY.entry.name
     }
 
-    fn queued(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn queued(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.insert((std::cmp::Reverse(cluster.job(job).priority), job));
     }
 
-    fn started(&mut self, job: JobId, cluster: &Cluster<'_>) {
+    fn started(&mut self, job: JobId, cluster: &dyn View) {
         self.waiting.remove(&(std::cmp::Reverse(cluster.job(job).priority), job));
         self.running.insert(job, cluster);
     }
 
-    fn released(&mut self, job: JobId, _: &Running, cluster: &Cluster<'_>) {
+    fn released(&mut self, job: JobId, _: &Running, cluster: &dyn View) {
         self.running.remove(job, cluster);
         self.blocked = None;
     }
 
-    fn regained(&mut self, _: &Absence, _: &Cluster<'_>) {
+    fn regained(&mut self, _: &Absence, _: &dyn View) {
         self.blocked = None;
     }
 
-    fn decide(&mut self, cluster: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, cluster: &dyn View) -> Option<Decision> {
         let job = self.head(cluster)?;
         let known = cluster.job(job);
         let free = cluster.free();
@@ -121,15 +121,15 @@ impl Scheduler for Priority {
         enough.then_some(Decision::Preempt { job: victim })
     }
 
-    fn refused(&mut self, job: JobId, _: &Cluster<'_>) {
+    fn refused(&mut self, job: JobId, _: &dyn View) {
         self.blocked = Some(job);
     }
 
-    fn head(&self, _: &Cluster<'_>) -> Option<JobId> {
+    fn head(&self, _: &dyn View) -> Option<JobId> {
         self.waiting.first().map(|&(_, job)| job)
     }
 
-    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &Cluster<'_>) -> bool {
+    fn may_shrink(&self, giver: JobId, head: JobId, cluster: &dyn View) -> bool {
         cluster.job(giver).priority <= cluster.job(head).priority
     }
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use windtunnel_kernel::EndpointId;
 
-use super::Absence;
-use crate::cluster::{Cluster, JobId};
+use super::policy::Absence;
 use crate::free::FreeSet;
+use crate::view::{JobId, View};
 
 /// GPUs that are out, and until when as far as is known.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ pub(super) struct Reservation {
 
 impl Reservation {
     /// The earliest for `head`; `None` if what it needs is out, and nobody knows for how long.
-    pub(super) fn of(head: JobId, absences: &Absences, cluster: &Cluster<'_>) -> Option<Self> {
+    pub(super) fn of(head: JobId, absences: &Absences, cluster: &dyn View) -> Option<Self> {
         let now = cluster.now();
         let running =
             cluster.running().iter().map(|running| (cluster.expected_release(running.job), running));
@@ -87,16 +87,12 @@ impl Reservation {
     }
 
     /// GPUs that will be free then and that the head needs not: jobs that need more are in its way.
-    pub(super) fn extra(&self, cluster: &Cluster<'_>) -> u32 {
+    pub(super) fn extra(&self, cluster: &dyn View) -> u32 {
         self.free.count() - cluster.job(self.head).gpus
     }
 
     /// Where the head could start then if `placement` were taken until after that.
-    pub(super) fn beside(
-        &mut self,
-        placement: &[EndpointId],
-        cluster: &Cluster<'_>,
-    ) -> Option<Vec<EndpointId>> {
+    pub(super) fn beside(&mut self, placement: &[EndpointId], cluster: &dyn View) -> Option<Vec<EndpointId>> {
         self.free.take(placement);
         let kept = cluster.place_on(self.head, &self.free);
         self.free.give(placement);
@@ -122,7 +118,7 @@ impl Reservation {
     }
 
     /// A job has started on `placement`, which it will give back at `release`; whether the reservation still stands.
-    pub(super) fn started(&mut self, placement: &[EndpointId], release: u64, cluster: &Cluster<'_>) -> bool {
+    pub(super) fn started(&mut self, placement: &[EndpointId], release: u64, cluster: &dyn View) -> bool {
         if release <= self.at {
             return true;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, JobId};
+use crate::view::{JobId, View};
 
 /// The waiting jobs, each of which has a reservation or had one.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Turns {
 
     /// The first job in order of submission whose time has come, for which enough GPUs are free and which was not tried at this
     /// instant.
-    pub(super) fn next(&mut self, cluster: &Cluster<'_>) -> Option<JobId> {
+    pub(super) fn next(&mut self, cluster: &dyn View) -> Option<JobId> {
         let now = cluster.now();
         if self.pass.0 != now {
             self.look_again(now);

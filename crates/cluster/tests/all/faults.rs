@@ -1,7 +1,7 @@
 //! Faults, checkpoints, spares and maintenance against closed forms, a clock, and laws of conservation.
 
 use crate::common::{Kept, SECOND, job, machine, scheduler};
-use windtunnel_cluster::cluster::{Cluster, Job, Machine, Reason};
+use windtunnel_cluster::cluster::{Cluster, Job, Machine, Reason, View};
 use windtunnel_cluster::faults::{
     Class, Component, KnownFault, Leave, Lifetime, Maintenance, Operations, Plant, Process, Repair, Spares,
 };

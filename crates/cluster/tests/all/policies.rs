@@ -1,7 +1,7 @@
 //! Schedulers that stop jobs, on logs small enough to follow by hand.
 
 use crate::common::{self, assert_conserved, job, machine, run, scheduler};
-use windtunnel_cluster::cluster::{Cluster, ClusterError, Job, JobId, Machine, Running};
+use windtunnel_cluster::cluster::{Cluster, ClusterError, Job, JobId, Machine, Running, View};
 use windtunnel_cluster::placement::Locality;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, replay};
 use windtunnel_cluster::scheduler::{Decision, Options, Scheduler, by_name};
@@ -187,17 +187,17 @@ impl Scheduler for Faulty {
         "faulty"
     }
 
-    fn queued(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn queued(&mut self, _: JobId, _: &dyn View) {}
 
-    fn started(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn started(&mut self, _: JobId, _: &dyn View) {}
 
-    fn released(&mut self, _: JobId, _: &Running, _: &Cluster<'_>) {}
+    fn released(&mut self, _: JobId, _: &Running, _: &dyn View) {}
 
-    fn decide(&mut self, _: &Cluster<'_>) -> Option<Decision> {
+    fn decide(&mut self, _: &dyn View) -> Option<Decision> {
         self.0.pop()
     }
 
-    fn refused(&mut self, _: JobId, _: &Cluster<'_>) {}
+    fn refused(&mut self, _: JobId, _: &dyn View) {}
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(super) fn plans(
             name: format!("{}-{index}", kind.name),
             submit: CalendarTime(job.submit.0),
             priority: job.priority,
-            estimate: Some(Span(job.estimate.saturating_mul(1_000))),
+            estimate: Some(Span::from_ns(job.estimate)),
             deadline: job.deadline,
             lasts: kind.iterations.is_none().then_some(duration),
             line: stream.lines.get(index).copied().unwrap_or(0),

@@ -43,6 +43,7 @@ pub use topology::{
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
+use windtunnel_fabric::wire;
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
 
 use self::transport::{LawNames, TransportNames};
@@ -203,8 +204,8 @@ pub struct Network {
 impl Default for Network {
     fn default() -> Self {
         Self {
-            mtu: Size(windtunnel_kernel::Bytes(4_150)),
-            header: Size(windtunnel_kernel::Bytes(66)),
+            mtu: Size(wire::MTU),
+            header: Size(wire::HEADER),
             load_balancer: LoadBalancer::default(),
             transport: None,
             congestion: None,
@@ -213,8 +214,8 @@ impl Default for Network {
             stage: None,
             switch_balancer: None,
             backend: None,
-            control: Size(windtunnel_kernel::Bytes(64)),
-            ack_every: 4,
+            control: Size(wire::CONTROL),
+            ack_every: wire::ACK_EVERY,
             forwarding: Name::default(),
             paths: 64,
             routes: Vec::new(),

@@ -7,10 +7,11 @@ use rustc_hash::FxHashSet;
 
 use super::network::FlowNetwork;
 use super::transfer::{Subject, slot_of};
-use crate::model::{Abandon, Arrival};
+use crate::model::Arrival;
 
-impl Abandon for FlowNetwork {
-    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival> {
+impl FlowNetwork {
+    /// See [`Network::abandon`](crate::Network::abandon).
+    pub(crate) fn take_gone(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival> {
         let named = |subject: Subject| match subject {
             Subject::Message { message, .. } => Arrival::Message { message },
             Subject::Coupled { run, .. } => Arrival::Coupled { run },

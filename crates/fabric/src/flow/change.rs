@@ -81,7 +81,7 @@ impl FlowNetwork {
     }
 
     /// Paths may change at any time: see [`Self::paths_changed`]. The network must be [rerouted](Self::rerouted).
-    pub fn expect_changes(&mut self) {
+    pub(super) fn expect_other_paths(&mut self) {
         self.changes.unforeseen = true;
     }
 

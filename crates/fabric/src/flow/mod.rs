@@ -8,7 +8,7 @@
 //! - [`FlowNetwork`] is a [`crate::Network`] over a topology: routes, headers, queue pairs (`network`, `transfer`), coupled
 //!   groups (`groups`), what changes on the way (`change`) and what vanishes from it (`abandon`).
 //! - [`simulate_flows`] is the solver as a function, for given links and paths (`simulate`).
-//! - [`CompletionTimes`], [`FlowRecord`], [`LinkMeter`] keep what a run leaves behind (`observe`).
+//! - [`LinkMeter`] keeps what links carried (`observe`); what arrived is in the network's [`Account`](crate::Account).
 //!
 //! **Determinism.** Sums of loads and rates are exact integers, ties are broken by link id, and nothing is drawn: the same
 //! starts give the same instants, bit by bit, in whatever order flows of one instant were started.
@@ -30,8 +30,8 @@ mod system;
 mod transfer;
 
 pub use instant::Instant;
-pub use network::{FlowNetwork, LinkUsage};
-pub use observe::{BINS, CompletionTimes, FlowRecord, LinkMeter};
+pub use network::FlowNetwork;
+pub use observe::{BINS, LinkMeter};
 pub use settings::{FlowNetworkError, FlowSettings};
 pub use simulate::{SimulateError, simulate_flows};
 pub use system::{Batch, CapacityError, FlowId, FlowSystem, LOAD_BITS};

@@ -22,32 +22,22 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
-use windtunnel_topology::{LinkId, PathClass, Route, Topology};
+use windtunnel_topology::{Forwarder, LinkId, PathClass, Route, Topology};
 
 use super::change::Changes;
 use super::groups::Group;
 use super::instant::Instant;
-use super::observe::{CompletionTimes, FlowRecord};
 use super::settings::{FlowNetworkError, FlowSettings};
 use super::system::FlowSystem;
 use super::transfer::{NONE, Subject, Transfer, slot_of};
+use crate::account::{Account, Delivered, FlowRecord};
 use crate::model::{Arrival, CoupledId, Departure, InStep, Network};
+use crate::observations::{LinkBytes, LinkUsage, Observations, Work};
 use crate::reduction::Turns;
 use crate::reroute::SharedRerouter;
 
 /// Volume of a byte: capacities are in bit/s and ticks in ps, so that both are exact.
 pub(super) const VOLUME_PER_BYTE: f64 = 8e12;
-
-/// What a link carried: see [`FlowNetwork::link_usage`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkUsage {
-    /// Which.
-    pub link: LinkId,
-    /// Wire bytes over the whole run.
-    pub bytes: f64,
-    /// Wire bytes in each bin; later ones are empty.
-    pub bins: Vec<f64>,
-}
 
 /// The flow model over a topology.
 #[derive(Debug)]
@@ -80,12 +70,9 @@ pub struct FlowNetwork {
     ended: Vec<u64>,
     /// Transfers whose last byte has left in the advance in hand.
     left: Vec<u32>,
-    pub(super) completion: CompletionTimes,
-    pub(super) records: Vec<FlowRecord>,
-    pub(super) messages: u64,
+    pub(super) account: Account,
     pub(super) coupled_runs: u64,
     pub(super) exchange_flows: u64,
-    pub(super) bytes_delivered: u64,
 }
 
 impl FlowNetwork {
@@ -116,6 +103,7 @@ impl FlowNetwork {
             capacities[link.0 as usize] *= part;
         }
         let mut system = FlowSystem::new(&capacities)?;
+        let account = Account::new(settings.records);
         let rates = capacities;
         if settings.observe_links {
             system.observe_links();
@@ -141,12 +129,9 @@ impl FlowNetwork {
             route: Route::new(),
             ended: Vec::new(),
             left: Vec::new(),
-            completion: CompletionTimes::default(),
-            records: Vec::new(),
-            messages: 0,
+            account,
             coupled_runs: 0,
             exchange_flows: 0,
-            bytes_delivered: 0,
         })
     }
 
@@ -157,15 +142,9 @@ impl FlowNetwork {
         Self { rerouter: Some(rerouter), ..self }
     }
 
-    /// Completion times of the messages that have arrived from other scale-up domains: from leaving the NIC to the last byte's
-    /// arrival.
-    pub fn completion_times(&self) -> &CompletionTimes {
-        &self.completion
-    }
-
-    /// Messages arrived.
-    pub fn messages(&self) -> u64 {
-        self.messages
+    /// What has arrived.
+    pub fn delivered(&self) -> &Delivered {
+        self.account.delivered()
     }
 
     /// Runs of coupled groups ended.
@@ -178,32 +157,21 @@ impl FlowNetwork {
         self.exchange_flows
     }
 
-    /// Payload arrived, that of all edges of coupled groups included.
-    pub fn bytes_delivered(&self) -> u64 {
-        self.bytes_delivered
-    }
-
     /// Solves of the max-min system so far.
     pub fn solves(&self) -> u64 {
         self.system.solves()
     }
 
-    /// Records not yet taken. They are bounded by the caller, who takes them between two advances.
-    pub fn records_waiting(&self) -> usize {
-        self.records.len()
+    /// The account of what arrives, for a network that has this one inside.
+    pub fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
     }
 
-    /// Appends the records of the flows ended since the last call, in the order of their arrivals.
-    pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
-        records.append(&mut self.records);
-    }
-
-    /// The width of the bins, and what each link with traffic has carried until now, in link order; nothing unless
-    /// links are observed.
-    pub fn link_usage(&mut self) -> (Span, Vec<LinkUsage>) {
+    /// What each link with traffic has carried until now; `None` unless links are observed.
+    pub fn link_usage(&mut self) -> Option<LinkBytes> {
         // Nothing happens between the last event and the clock: what flows still carry is credited up to the clock.
         self.system.advance(Instant::at(self.clock.0));
-        let Some(meter) = self.system.meter() else { return (Span::ZERO, Vec::new()) };
+        let meter = self.system.meter()?;
         let width = meter.width_log2();
         let usage = |link: u32| {
             let bins = meter.bins(link as usize, width)?;
@@ -213,7 +181,8 @@ impl FlowNetwork {
                 bins: bins.into_iter().map(|volume| volume / VOLUME_PER_BYTE).collect(),
             })
         };
-        (Span(1 << width), (0..self.topology.link_count() as u32).filter_map(usage).collect())
+        let links = (0..self.topology.link_count() as u32).filter_map(usage).collect();
+        Some(LinkBytes { width: Span(1 << width), links })
     }
 
     /// Bytes on the wire for `payload` over a path of `class`.
@@ -348,5 +317,33 @@ impl Network for FlowNetwork {
             self.begin(slot, true);
         }
         self.admitted = admitted;
+    }
+
+    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Option<Vec<Arrival>> {
+        Some(self.take_gone(gone))
+    }
+
+    fn expect_changes(&mut self) {
+        self.expect_other_paths();
+    }
+
+    fn change_paths(&mut self, _: &Forwarder) {
+        self.paths_changed();
+    }
+
+    fn observe(&mut self, _: Time) -> Observations {
+        // First: what is asked for links may be solved for them.
+        let links = self.link_usage();
+        let delivered = self.account.delivered();
+        let work = Work {
+            solves: self.system.solves(),
+            flows: delivered.messages + self.coupled_runs + self.exchange_flows,
+            ..Work::default()
+        };
+        Observations { delivered: Some(delivered.clone()), links, work, ..Observations::default() }
+    }
+
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        self.account.take_records(records);
     }
 }

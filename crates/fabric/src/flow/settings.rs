@@ -5,6 +5,7 @@ use windtunnel_topology::LoadBalancer;
 
 use super::system::CapacityError;
 use crate::reduction::ReductionSettings;
+use crate::wire;
 
 /// How messages become flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,13 +35,13 @@ pub struct FlowSettings {
 }
 
 impl Default for FlowSettings {
-    /// ECMP with seed 0, packets of 9000 B with headers of 66 B, nothing kept.
+    /// ECMP with seed 0, [packets](wire) as usual, nothing kept.
     fn default() -> Self {
         Self {
             balancer: LoadBalancer::Ecmp,
             seed: 0,
-            mtu: Bytes(9_000),
-            header: Bytes(66),
+            mtu: wire::MTU,
+            header: wire::HEADER,
             nic_latency: Span::ZERO,
             reduction: ReductionSettings::default(),
             alone: false,

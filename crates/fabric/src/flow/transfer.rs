@@ -7,8 +7,8 @@ use windtunnel_topology::{PathClass, Route};
 
 use super::instant::Instant;
 use super::network::{FlowNetwork, VOLUME_PER_BYTE};
-use super::observe::FlowRecord;
 use super::settings::FlowSettings;
+use crate::account::FlowRecord;
 use crate::model::{Arrival, CoupledId};
 use crate::reroute;
 
@@ -226,10 +226,8 @@ impl FlowNetwork {
         self.free.push(slot);
         let (arrival, bytes, edges) = match transfer.subject {
             Subject::Message { message, .. } => {
-                self.messages += 1;
-                if transfer.path > PathClass::ScaleUp {
-                    self.completion.add(at.since(transfer.start));
-                }
+                let outside = transfer.path > PathClass::ScaleUp;
+                self.account.message(transfer.bytes, outside.then(|| at.since(transfer.start)));
                 (Arrival::Message { message }, transfer.bytes, 1)
             }
             Subject::Coupled { run, group, .. } => {
@@ -237,33 +235,32 @@ impl FlowNetwork {
                 if let Some((tree, _)) = &group.tree {
                     self.turns.leave(tree, self.settings.reduction.operations, &mut self.admitted);
                 }
+                let bytes = transfer.bytes * group.total_weight;
                 if group.stands_for.is_empty() {
                     self.coupled_runs += 1;
+                    self.account.group(0, bytes);
                 } else {
-                    self.messages += group.total_weight;
+                    self.account.group(group.total_weight, bytes);
                     let took = at.since(transfer.start);
                     for &(count, latency) in &group.stands_for {
                         let earlier = group.latency - latency;
-                        self.completion.add_times(Span(took.0.saturating_sub(earlier.0)), count);
+                        self.account.took(Span(took.0.saturating_sub(earlier.0)), count);
                     }
                 }
-                (Arrival::Coupled { run }, transfer.bytes * group.total_weight, group.edges)
+                (Arrival::Coupled { run }, bytes, group.edges)
             }
         };
-        self.bytes_delivered += bytes.0;
-        if self.settings.records {
-            self.records.push(FlowRecord {
-                source: transfer.from,
-                destination: transfer.to,
-                edges,
-                bytes,
-                start: transfer.start,
-                finish: at,
-                class: transfer.class,
-                path: transfer.path,
-                hops: transfer.hops,
-            });
-        }
+        self.account.record(|| FlowRecord {
+            source: transfer.from,
+            destination: transfer.to,
+            edges,
+            bytes,
+            start: transfer.start,
+            finish: at,
+            class: transfer.class,
+            path: transfer.path,
+            hops: transfer.hops,
+        });
         arrival
     }
 

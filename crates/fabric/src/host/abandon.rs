@@ -11,14 +11,14 @@ use windtunnel_kernel::{EndpointId, Time};
 use super::matcher::Matcher;
 use super::operations::{NONE, State};
 use super::{Arrival, Fabric, Host, Ticket};
-use crate::model::Abandon;
+use crate::Network;
 
-impl<N: Abandon> Host<N> {
+impl<N: Network> Host<N> {
     /// From `at` on, not before the clock nor beyond the next event, `endpoints` do nothing, and nothing is left at others of the
     /// requests whose tickets are `gone`. Apart from these, they have no message with others.
     ///
     /// # Panics
-    /// If events before `at` have not been handled.
+    /// If events before `at` have not been handled, or the network [cannot](Network::abandon).
     pub fn abandon(&mut self, at: Time, endpoints: &[EndpointId], gone: &dyn Fn(Ticket) -> bool) {
         self.advance_to(at);
         let mut goes = vec![false; self.spec.endpoints as usize];
@@ -31,7 +31,8 @@ impl<N: Abandon> Host<N> {
             Arrival::Coupled { run } => (runs[run as usize].leader, runs[run as usize].ticket),
         };
         let stops = |(endpoint, ticket): (EndpointId, Ticket)| goes[endpoint.0 as usize] || gone(ticket);
-        for arrival in self.network.abandon(&|arrival| stops(of(arrival))) {
+        let taken = self.network.abandon(&|arrival| stops(of(arrival)));
+        for arrival in taken.expect("a network off which jobs may go") {
             match arrival {
                 Arrival::Message { message } => self.operations.release(message),
                 Arrival::Coupled { run } => self.free_runs.push(run),

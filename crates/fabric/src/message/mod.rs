@@ -6,12 +6,16 @@
 //! **Coupled groups** take the closed form of the lock-step execution ([`lock_step`]), the slowest member
 //! setting the pace: for rings whose members have equal edges it equals the step-by-step run to the picosecond.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::queue::{EventQueue, Sequenced};
-use windtunnel_kernel::{Bytes, EndpointId, IndexVec, Span, Time};
+use windtunnel_kernel::{Bytes, EndpointId, IndexVec, NicId, Span, Time};
+use windtunnel_topology::{LoadBalancer, Route, Topology};
 
-use crate::flow::CompletionTimes;
+use crate::account::{Account, FlowRecord};
 use crate::host::{Costs, LogGops, lock_step};
+use crate::observations::Observations;
 use crate::{Arrival, CoupledId, Departure, Network, Received};
 
 /// The message model: see the module page.
@@ -22,61 +26,48 @@ pub struct Latency {
     groups: IndexVec<CoupledId, Vec<Vec<(LogGops, u64)>>>,
     arrivals: EventQueue<Arrival, Sequenced>,
     number: u64,
-    account: Option<Box<Account>>,
+    observed: Option<Box<Observed>>,
 }
 
-/// What was delivered, for networks that are [observed](Latency::observed).
-#[derive(Clone, Debug, Default)]
-pub struct Account {
-    records: Option<Vec<Received>>,
+/// What is kept of a network that is [observed](Latency::observed).
+#[derive(Clone, Debug)]
+struct Observed {
+    account: Account,
+    topology: Arc<Topology>,
     /// Endpoints of a scale-up domain.
     domain: u32,
-    messages: u64,
-    bytes: u64,
-    times: CompletionTimes,
+    /// Where routes are laid for records.
+    route: Route,
 }
 
-impl Account {
-    /// Messages taken in by their receivers; the edges of coupled groups are not counted.
-    pub fn messages(&self) -> u64 {
-        self.messages
-    }
-
-    /// Their payload.
-    pub fn bytes_delivered(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Of messages between scale-up domains, from the start of the send to the last byte's arrival, the receiver's hold included.
-    pub fn completion_times(&self) -> &CompletionTimes {
-        &self.times
-    }
-
-    /// Moves the records so far to the end of `records`.
-    pub fn take_records(&mut self, records: &mut Vec<Received>) {
-        if let Some(kept) = &mut self.records {
-            records.append(kept);
-        }
+impl Observed {
+    /// The record of a message that its receiver has taken in; the fabric says how far it went.
+    fn record(&mut self, message: &Received) {
+        let Self { account, topology, route, .. } = self;
+        account.record(|| {
+            let &Received { from, to, bytes, start, finish, class } = message;
+            topology.route(LoadBalancer::Ecmp, 0, from, to, NicId(0), 0, route);
+            let hops = route.links.len() as u16;
+            let (source, destination, path) = (from, to, topology.path_class(from, to));
+            FlowRecord { source, destination, edges: 1, bytes, start, finish, class, path, hops }
+        });
     }
 }
 
 impl Latency {
     /// With the latencies of `costs`; the host model is to be given the same costs.
     pub fn new(costs: Costs) -> Self {
-        Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0, account: None }
+        Self { costs, groups: IndexVec::new(), arrivals: EventQueue::new(), number: 0, observed: None }
     }
 
-    /// With an account of what is delivered in scale-up domains of `domain` endpoints and between them, and a record of each
-    /// message if `records`.
-    pub fn observed(self, records: bool, domain: u32) -> Self {
-        let account =
-            Account { records: records.then(Vec::new), domain: domain.max(1), ..Account::default() };
-        Self { account: Some(Box::new(account)), ..self }
-    }
-
-    /// What was delivered, if it is observed.
-    pub fn account_mut(&mut self) -> Option<&mut Account> {
-        self.account.as_deref_mut()
+    /// With an account of the messages that receivers take in on `topology`, and a record of each if `records`. The edges of
+    /// coupled groups are not counted. Completion times are from the start of the send to the last byte's arrival, the
+    /// receiver's hold included.
+    #[must_use]
+    pub fn observed(self, records: bool, topology: Arc<Topology>) -> Self {
+        let domain = topology.scale_up_size().max(1);
+        let observed = Observed { account: Account::new(records), topology, domain, route: Route::new() };
+        Self { observed: Some(Box::new(observed)), ..self }
     }
 
     /// Time of a member with these edges, of which a unit one carries `bytes`: a part of it in each of the `steps`, or, of an
@@ -109,15 +100,10 @@ impl Latency {
 impl Network for Latency {
     #[inline]
     fn received(&mut self, message: &Received) {
-        if let Some(account) = &mut self.account {
-            account.messages += 1;
-            account.bytes += message.bytes.0;
-            if message.from.0 / account.domain != message.to.0 / account.domain {
-                account.times.add(message.finish - message.start);
-            }
-            if let Some(records) = &mut account.records {
-                records.push(*message);
-            }
+        if let Some(observed) = &mut self.observed {
+            let outside = message.from.0 / observed.domain != message.to.0 / observed.domain;
+            observed.account.message(message.bytes, outside.then(|| message.finish - message.start));
+            observed.record(message);
         }
     }
 
@@ -178,6 +164,17 @@ impl Network for Latency {
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
         while self.arrivals.peek().is_some_and(|key| key.time <= to) {
             arrivals.extend(self.arrivals.pop().map(|item| item.1));
+        }
+    }
+
+    fn observe(&mut self, _: Time) -> Observations {
+        let delivered = self.observed.as_ref().map(|observed| observed.account.delivered().clone());
+        Observations { delivered, ..Observations::default() }
+    }
+
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        if let Some(observed) = &mut self.observed {
+            observed.account.take_records(records);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::engines::Engines;
 use super::network::{BACKGROUND, NOBODY, PacketNetwork};
 use super::reduce::Front;
 use super::transport::Transport;
-use crate::model::{Abandon, Arrival};
+use crate::model::Arrival;
 
 /// What was found of messages that go.
 #[derive(Debug, Default)]
@@ -87,9 +87,10 @@ impl<T: Transport> Engines<T> {
     }
 }
 
-impl<T: Transport> Abandon for PacketNetwork<T> {
-    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival> {
-        let mut names = self.inside.abandon(gone);
+impl<T: Transport> PacketNetwork<T> {
+    /// See [`Network::abandon`](crate::Network::abandon).
+    pub(super) fn take_gone(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Vec<Arrival> {
+        let mut names = self.inside.take_gone(gone);
         let free: FxHashSet<u32> = self.free.iter().copied().collect();
         let goes = |slot: &u32| {
             let message = self.messages[*slot as usize].message;

@@ -6,13 +6,14 @@ use windtunnel_kernel::Span;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_topology::Topology;
 
-use super::model::{NetworkOf, PacketModel};
+use super::model::NetworkOf;
 use super::network::PacketNetworkError;
 use super::settings::{PacketError, PacketSettings};
 use super::transport::{
     Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
     NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
 };
+use crate::model::Network;
 use crate::reroute::SharedRerouter;
 
 /// A built-in transport, whichever it is.
@@ -175,7 +176,7 @@ impl NetworkOf for TransportChoice {
         topology: Arc<Topology>,
         settings: PacketSettings,
         rerouter: Option<SharedRerouter>,
-    ) -> Result<Box<dyn PacketModel>, PacketNetworkError> {
+    ) -> Result<Box<dyn Network>, PacketNetworkError> {
         self.known().network(topology, settings, rerouter)
     }
 

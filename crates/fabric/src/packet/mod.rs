@@ -74,7 +74,7 @@ pub use engine::{Completion, Engine, OpenRequest, QueuePair};
 pub use engines::{Engines, Spread};
 pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
-pub use model::{NetworkOf, PacketModel};
+pub use model::NetworkOf;
 pub use network::{PacketNetwork, PacketNetworkError, too_long};
 pub use queue_settings::{
     Color, ColorProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,

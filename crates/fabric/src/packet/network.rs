@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
@@ -17,10 +18,13 @@ use super::background::{BackgroundUse, Generator};
 use super::engine::{Completion, OpenRequest, QueuePair};
 use super::engines::Engines;
 use super::reduce::{Ended, Front};
+use super::sample::QueueSample;
 use super::settings::{Balancer, PacketError, PacketSettings};
 use super::transport::Transport;
-use crate::flow::{CompletionTimes, FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
+use crate::account::{Account, Delivered, FlowRecord};
+use crate::flow::{FlowNetwork, FlowNetworkError, FlowSettings};
 use crate::model::{Arrival, CoupledId, Departure, Network};
+use crate::observations::{Observations, PacketUse, Trouble, Work};
 use crate::reroute::{SharedRerouter, lock};
 
 /// Background traffic is drawn for so long ahead.
@@ -64,7 +68,8 @@ pub struct PacketNetwork<T: Transport> {
     payload: u64,
     queue_pairs: u32,
     reductions: Front,
-    records: Option<Vec<FlowRecord>>,
+    /// What comes from outside scale-up domains.
+    account: Account,
     background: Option<Generator>,
     /// Background traffic has been handed over up to here.
     drawn: Time,
@@ -78,9 +83,6 @@ pub struct PacketNetwork<T: Transport> {
     done: Vec<Completion>,
     /// Between the NIC and the host.
     pub(super) handed: VecDeque<Completion>,
-    completion: CompletionTimes,
-    arrived: u64,
-    bytes: u64,
     /// Why the run cannot go on.
     fault: Option<String>,
 }
@@ -128,7 +130,7 @@ impl<T: Transport> PacketNetwork<T> {
         let reductions = Front::new(&settings);
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
         let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
-        let records = settings.records.then(Vec::new);
+        let account = Account::new(settings.records);
         let background = Generator::new(&topology, &settings);
         let mut chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>> = FxHashMap::default();
         for route in &settings.routes {
@@ -147,7 +149,7 @@ impl<T: Transport> PacketNetwork<T> {
             payload,
             queue_pairs,
             reductions,
-            records,
+            account,
             background,
             drawn: Time::ZERO,
             chosen,
@@ -157,9 +159,6 @@ impl<T: Transport> PacketNetwork<T> {
             clock: Time::ZERO,
             done: Vec::new(),
             handed: VecDeque::new(),
-            completion: CompletionTimes::default(),
-            arrived: 0,
-            bytes: 0,
             fault: None,
         })
     }
@@ -173,20 +172,17 @@ impl<T: Transport> PacketNetwork<T> {
         self
     }
 
-    /// Paths will [change](Self::change_paths): no queue pair is bound to one.
-    pub fn expect_changes(&mut self) {
-        self.moves_paths = true;
-    }
-
-    /// What has failed is other than it was: right after the present packets go where `forwarder` says, and what is on links that are
-    /// out is lost. The rerouter that it was [given](Self::rerouted) is to know the same.
-    pub fn change_paths(&mut self, forwarder: &Forwarder) {
-        self.engine.lead_from(self.clock + Span(1), forwarder);
-    }
-
-    /// Why the run cannot go on, if it cannot.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
+    /// Why the run cannot go on, or brings no more of what is awaited.
+    fn trouble(&self) -> Option<Trouble> {
+        if let Some(fault) = &self.fault {
+            return Some(Trouble::Fault(fault.clone()));
+        }
+        let cycle = self.engine.pause_cycle();
+        if !cycle.is_empty() {
+            return Some(Trouble::PauseCycle(cycle));
+        }
+        let silent = self.engine.silent_pair().map(Trouble::SilentPair);
+        silent.or_else(|| self.engine.has_lost_for_good().then_some(Trouble::LostForGood))
     }
 
     /// Whether one queue pair would have to number more `packets` of a message than it can, which is the run's end.
@@ -213,42 +209,15 @@ impl<T: Transport> PacketNetwork<T> {
         &self.engine
     }
 
-    /// The engine, to take off it what it keeps.
-    pub(super) fn engine_mut(&mut self) -> &mut Engines<T> {
-        &mut self.engine
-    }
-
-    /// The flows inside scale-up domains.
-    pub fn inside(&mut self) -> &mut FlowNetwork {
-        &mut self.inside
-    }
-
     /// What background traffic came to, if there is any.
     pub fn background(&self) -> Option<&BackgroundUse> {
         self.background.as_ref().map(|background| &background.account)
     }
 
-    /// Completion times of messages outside scale-up domains, from their departure to the last byte's arrival.
-    pub fn completion_times(&self) -> &CompletionTimes {
-        &self.completion
-    }
-
-    /// Messages arrived, also those inside scale-up domains.
-    pub fn messages(&self) -> u64 {
-        self.arrived + self.inside.messages()
-    }
-
-    /// Payload arrived, also that inside scale-up domains.
-    pub fn bytes_delivered(&self) -> u64 {
-        self.bytes + self.inside.bytes_delivered()
-    }
-
-    /// Appends the records of the messages that arrived since the last call, in the order of their arrivals; of those of one
-    /// instant the ones inside scale-up domains come first.
-    pub fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
-        if let Some(kept) = &mut self.records {
-            records.append(kept);
-        }
+    /// What has arrived, also inside scale-up domains. Completion times are those of messages between them, from their
+    /// departure to the last byte's arrival.
+    pub fn delivered(&self) -> Delivered {
+        self.account.delivered().clone().with_inside(self.inside.delivered())
     }
 
     /// The queue pair of part `part` of a message. Parts take the planes of their NIC in turn.
@@ -357,20 +326,18 @@ impl<T: Transport> PacketNetwork<T> {
     fn reduced(&mut self, ended: &Ended, at: Time) -> Arrival {
         let &Ended { run, from, to, members, bytes, class, start } = ended;
         let bytes = bytes * u64::from(members);
-        self.bytes += bytes.0;
-        if let Some(records) = &mut self.records {
-            records.push(FlowRecord {
-                source: from,
-                destination: to,
-                edges: members,
-                bytes,
-                start,
-                finish: at,
-                class,
-                path: PathClass::Beyond,
-                hops: 0,
-            });
-        }
+        self.account.group(0, bytes);
+        self.account.record(|| FlowRecord {
+            source: from,
+            destination: to,
+            edges: members,
+            bytes,
+            start,
+            finish: at,
+            class,
+            path: PathClass::Beyond,
+            hops: 0,
+        });
         Arrival::Coupled { run }
     }
 
@@ -399,23 +366,18 @@ impl<T: Transport> PacketNetwork<T> {
         if message == NOBODY {
             return;
         }
-        self.arrived += 1;
-        self.bytes += bytes;
-        self.completion.add(at.since(completion.start));
-        if let Some(records) = &mut self.records {
-            let path = self.topology.path_class(from, to);
-            records.push(FlowRecord {
-                source: from,
-                destination: to,
-                edges: 1,
-                bytes: Bytes(bytes),
-                start: completion.start,
-                finish: at,
-                class,
-                path,
-                hops,
-            });
-        }
+        self.account.message(Bytes(bytes), Some(at.since(completion.start)));
+        self.account.record(|| FlowRecord {
+            source: from,
+            destination: to,
+            edges: 1,
+            bytes: Bytes(bytes),
+            start: completion.start,
+            finish: at,
+            class,
+            path: self.topology.path_class(from, to),
+            hops,
+        });
         arrivals.push(Arrival::Message { message });
     }
 }
@@ -525,10 +487,9 @@ impl<T: Transport> Network for PacketNetwork<T> {
         }
         if inside == reached {
             self.inside.advance(reached, arrivals);
-            if let Some(records) = &mut self.records {
-                // Now: when records are taken depends on how far the engines run at a time, and that on how many they are.
-                self.inside.take_records(records);
-            }
+            // Now: when records are taken depends on how far the engines run at a time, and that on how many they are. Of one
+            // instant those inside scale-up domains come first.
+            self.account.take_over(self.inside.account_mut());
         }
         while let Some(&completion) = self.handed.front()
             && completion.at + self.nic_latency <= reached
@@ -538,5 +499,67 @@ impl<T: Transport> Network for PacketNetwork<T> {
         }
         self.clock = reached;
         reached
+    }
+
+    fn abandon(&mut self, gone: &dyn Fn(Arrival) -> bool) -> Option<Vec<Arrival>> {
+        Some(self.take_gone(gone))
+    }
+
+    /// No queue pair is bound to a path from now on.
+    fn expect_changes(&mut self) {
+        self.moves_paths = true;
+    }
+
+    /// Right after the present packets go where `forwarder` says, and what is on links that are out is lost.
+    fn change_paths(&mut self, forwarder: &Forwarder) {
+        self.engine.lead_from(self.clock + Span(1), forwarder);
+    }
+
+    fn keep_digest(&mut self, focus: &EventDigest) {
+        self.engine.keep_digest(focus);
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    fn events(&self) -> u64 {
+        self.engine.totals().events
+    }
+
+    fn observe(&mut self, at: Time) -> Observations {
+        self.engine.catch_up(at);
+        let engine = &self.engine;
+        let totals = engine.totals();
+        let packets = PacketUse {
+            totals,
+            queueing: engine.queueing(),
+            ports: engine.port_reports(),
+            reordering: engine.reordering(),
+            background: self.background().cloned(),
+            tally: engine.tally(),
+            deliveries: engine.deliveries(),
+        };
+        let work = Work {
+            events: totals.events,
+            packet_hops: Some(engine.packet_hops()),
+            digest: engine.digest(),
+            ..Work::default()
+        };
+        Observations {
+            delivered: Some(self.delivered()),
+            links: None,
+            packets: Some(Box::new(packets)),
+            work,
+            trouble: self.trouble(),
+        }
+    }
+
+    fn take_records(&mut self, records: &mut Vec<FlowRecord>) {
+        self.account.take_records(records);
+    }
+
+    fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
+        self.engine.take_samples(samples);
     }
 }

@@ -25,7 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windtunnel_kernel::{Bytes, Span};
+use windtunnel_kernel::Bytes;
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::engine::Engine;
@@ -505,7 +505,7 @@ impl<T: Transport> Engine<T> {
             self.account.totals.pauses += 1;
             let Some(guard) = &self.queues.guard else { return };
             match guard.settings.watchdog {
-                Some(Span(patience)) if !nic => self.timeline.schedule(now + patience, Class::Touch, p),
+                Some(patience) if !nic => self.timeline.schedule(now + patience.0, Class::Touch, p),
                 Some(_) => {}
                 None => {
                     let due = now + guard.settings.patience.0;
@@ -585,9 +585,10 @@ impl<T: Transport> Engine<T> {
 
     /// Drops what waits in queues of port `p` that have been paused for too long.
     pub(super) fn watch_pause(&mut self, p: u32, now: u64) {
-        let Some(Span(limit)) = self.queues.guard.as_ref().and_then(|guard| guard.settings.watchdog) else {
+        let Some(limit) = self.queues.guard.as_ref().and_then(|guard| guard.settings.watchdog) else {
             return;
         };
+        let limit = limit.0;
         for queue in 0..self.queues.count {
             let place = self.queues.place(p, queue);
             let bit = 1u8 << queue;

@@ -416,8 +416,8 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
         let sender = &mut self.pairs.senders[flow as usize];
-        if let Some(Time(due)) = self.endpoint.timer(&sender.cc) {
-            let due = due.max(now);
+        if let Some(due) = self.endpoint.timer(&sender.cc) {
+            let due = due.0.max(now);
             if sender.timer != due {
                 sender.timer = due;
                 self.schedule_flow(due, Class::Timer, flow);

@@ -10,6 +10,7 @@ use super::queue_settings::{self, Color, Discipline, MOST_QUEUES, PfcSettings, P
 use super::timeline::PORT_BITS;
 use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
 use crate::reduction::ReductionSettings;
+use crate::wire;
 
 windtunnel_kernel::named! {
     /// When a switch may pass a packet on.
@@ -219,14 +220,14 @@ pub struct PacketSettings {
 }
 
 impl Default for PacketSettings {
-    /// Packets of 4,160 B with headers of 64 B, an acknowledgement for every 4, ECMP, no limit of buffers, no marking.
+    /// [Packets](wire) as usual, ECMP, no limit of buffers, no marking.
     fn default() -> Self {
         Self {
             seed: 0,
-            mtu: Bytes(4_160),
-            header: Bytes(64),
-            control: Bytes(64),
-            ack_every: 4,
+            mtu: wire::MTU,
+            header: wire::HEADER,
+            control: wire::CONTROL,
+            ack_every: wire::ACK_EVERY,
             forwarding: Forwarding::default(),
             balancer: Balancer::default(),
             routes: Vec::new(),

@@ -193,8 +193,8 @@ impl Timeline {
     /// Takes the next event if it is a port's and not after `bound`: when it is, and the port.
     #[inline]
     pub(super) fn pop_port(&mut self, bound: u64) -> Option<(u64, u32)> {
-        let (Time(time), port) = self.agenda.pop_until(Time(bound.min(self.soon)))?;
-        Some((time, port))
+        let (time, port) = self.agenda.pop_until(Time(bound.min(self.soon)))?;
+        Some((time.0, port))
     }
 
     /// When the first event that is not a port's is, if it is not after `bound`.

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops};
-use windtunnel_fabric::packet::{
-    NetworkOf, PacketModel, PacketSettings, ParallelSettings, TransportChoice, TrimSettings,
-};
+use windtunnel_fabric::packet::{NetworkOf, PacketSettings, ParallelSettings, TransportChoice, TrimSettings};
 use windtunnel_fabric::reroute::{Rerouter, lock};
-use windtunnel_fabric::{Abandon, Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
+use windtunnel_fabric::{Fabric, Network, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, RandomStream, Span, StreamId, Tag, Time};
 use windtunnel_topology::{ClosSpec, Forwarder, Names, Policy, Tier, Topology, TopologySpec};
 
@@ -24,7 +22,7 @@ fn topology(spines: u32) -> Arc<Topology> {
 }
 
 fn settings() -> FlowSettings {
-    FlowSettings { mtu: Bytes(9_000), header: Bytes(0), ..FlowSettings::default() }
+    FlowSettings { mtu: Bytes(9_000), header: Bytes(0), ..crate::common::jumbo_flows() }
 }
 
 fn host<N: Network>(network: N) -> Host<N> {
@@ -66,7 +64,7 @@ fn run<N: Network>(host: &mut Host<N>, until: Time) -> Vec<Notice> {
 }
 
 /// Handles everything; if `with` others, whose tickets are from 10,000 on, they vanish at `at` and are not heard of afterwards.
-fn run_without_others<N: Abandon>(host: &mut Host<N>, at: Time, with: bool) -> Vec<Notice> {
+fn run_without_others<N: Network>(host: &mut Host<N>, at: Time, with: bool) -> Vec<Notice> {
     let mut notices = run(host, at);
     if with {
         host.abandon(at, &[4, 5, 6, 7].map(EndpointId), &|_| false);
@@ -212,18 +210,18 @@ fn an_exchange_goes_on_by_other_paths() {
     let least = at.0 as f64 + (span(16.0 * SIZE as f64) - 4.0 * at.0 as f64) / 2.0;
     assert!(end.0 as f64 >= least, "{end}, at least {least}");
     assert!(end > Time::ZERO + alone, "{end}, alone {alone}");
-    assert_eq!(host.network().bytes_delivered(), 8 * 7 * SIZE);
+    assert_eq!(host.network().delivered().bytes, 8 * 7 * SIZE);
     assert_eq!(host.network().exchange_flows(), 8 * 7);
 }
 
 /// Packets of the transport of this name, in as many processes.
-fn packets(name: &str, processes: usize) -> Host<Box<dyn PacketModel>> {
+fn packets(name: &str, processes: usize) -> Host<Box<dyn Network>> {
     let settings = PacketSettings {
         nic_latency: Span::from_ns(800),
         telemetry: name == "hpcc",
         trimming: ["ndp", "uec"].contains(&name).then(TrimSettings::default),
         parallel: ParallelSettings { processes: Some(processes), ..ParallelSettings::default() },
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     };
     let transport = TransportChoice::by_name(name).expect("a transport");
     host(transport.network(topology(1), settings, None).expect("settings that work"))

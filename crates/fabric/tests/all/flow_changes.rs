@@ -28,7 +28,8 @@ fn two_leaves() -> Arc<Topology> {
 }
 
 fn flows(topology: &Arc<Topology>, changes: &[PartChange]) -> FlowNetwork {
-    let settings = FlowSettings { mtu: MTU, header: HEADER, observe_links: true, ..FlowSettings::default() };
+    let settings =
+        FlowSettings { mtu: MTU, header: HEADER, observe_links: true, ..crate::common::jumbo_flows() };
     let rerouter = Rerouter::shared(Forwarder::new(topology.clone(), Policy::default()));
     let mut network =
         FlowNetwork::new(topology.clone(), settings).expect("settings that work").rerouted(rerouter);
@@ -87,7 +88,7 @@ fn a_link_that_slows_down_delays_what_it_carries() {
     assert!(found[0].abs_diff(time + latency + 22_500_000) <= 2, "{found:?}");
     assert!(found[1].abs_diff(other + near) <= 2, "{found:?}");
     // What links carried is exact across changes.
-    let (_, usage) = network.link_usage();
+    let usage = network.link_usage().expect("links are observed").links;
     let carried = usage.iter().find(|usage| usage.link == spine_links(&topology, 0, 4)[0]);
     let wire = (bytes + 1_000 * HEADER.0) as f64;
     assert!((carried.expect("it is used").bytes / wire - 1.0).abs() < 1e-9);
@@ -179,7 +180,8 @@ fn flows_and_packets_agree() {
     for changes in [&slow[..], &down[..]] {
         let flow = ends(&mut flows(&topology, changes), &[(0, 4, bytes)])[0] as f64;
         let impairments = Impairments { changes: changes.to_vec(), ..Impairments::default() };
-        let settings = PacketSettings { mtu: MTU, header: HEADER, impairments, ..PacketSettings::default() };
+        let settings =
+            PacketSettings { mtu: MTU, header: HEADER, impairments, ..crate::common::even_packets() };
         let mut packets =
             PacketNetwork::new(topology.clone(), settings, Nscc::default()).expect("settings that work");
         let packet = ends(&mut packets, &[(0, 4, bytes)])[0] as f64;

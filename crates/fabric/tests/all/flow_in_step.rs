@@ -47,7 +47,7 @@ fn case(seed: u64) -> Case {
     let balancers = [LoadBalancer::Ecmp, LoadBalancer::Spray, LoadBalancer::Ideal];
     let balancer = balancers[pick(&[0, 1, 2]) as usize];
     let settings =
-        FlowSettings { balancer, seed, nic_latency: Span::from_ns(700), ..FlowSettings::default() };
+        FlowSettings { balancer, seed, nic_latency: Span::from_ns(700), ..crate::common::jumbo_flows() };
     let slow: Vec<(LinkId, f64)> =
         if pick(&[0, 0, 1]) == 1 { vec![(topology.nic_link(0, 0), 0.5)] } else { Vec::new() };
     let all = topology.endpoints();
@@ -82,7 +82,7 @@ fn by_message(seed: u64) -> (Vec<Time>, f64) {
         let last = &mut last[to[message as usize]];
         *last = (*last).max(at);
     }
-    (last, network.completion_times().mean_seconds().expect("messages"))
+    (last, network.delivered().times.mean_seconds().expect("messages"))
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn one_flow_ends_with_its_messages() {
         );
         let count = members.len() as u64;
         assert_eq!(
-            (network.messages(), network.bytes_delivered()),
+            (network.delivered().messages, network.delivered().bytes),
             (count * (count - 1), count * (count - 1) * bytes)
         );
         // Inside a host a message has no completion time.
         let beside =
             |from: &EndpointId| members.iter().filter(|to| to.0 / gpus != from.0 / gpus).count() as u64;
-        assert_eq!(network.completion_times().count(), members.iter().map(beside).sum::<u64>());
-        let counted = network.completion_times().mean_seconds().expect("messages");
+        assert_eq!(network.delivered().times.count(), members.iter().map(beside).sum::<u64>());
+        let counted = network.delivered().times.mean_seconds().expect("messages");
         assert!((counted - mean).abs() < 1e-6 * mean + 1e-11, "seed {seed}: {counted} for {mean}");
         merged += 1;
         shared += u64::from(by_nic);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::networks::{self, arrivals};
-use windtunnel_fabric::flow::{FlowNetwork, FlowNetworkError, FlowRecord, FlowSettings};
-use windtunnel_fabric::{Arrival, Departure, Network};
+use windtunnel_fabric::flow::{FlowNetwork, FlowNetworkError, FlowSettings};
+use windtunnel_fabric::{Arrival, Departure, FlowRecord, LinkBytes, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, RandomStream, Span, Time};
 use windtunnel_topology::{
     ClosSpec, HostSpec, LoadBalancer, PathClass, Route, ScaleUpSpec, Tier, Topology, TopologySpec,
@@ -30,7 +30,7 @@ fn settings() -> FlowSettings {
         balancer: LoadBalancer::Ideal,
         observe_links: true,
         records: true,
-        ..FlowSettings::default()
+        ..crate::common::jumbo_flows()
     }
 }
 
@@ -74,7 +74,7 @@ fn an_unloaded_message_takes_serialisation_and_latency_to_the_picosecond() {
             );
             // Those of messages inside a domain are not kept.
             let kept = Some(expected + latency).filter(|_| class != PathClass::ScaleUp);
-            assert_eq!(network.completion_times().max(), kept);
+            assert_eq!(network.delivered().times.max(), kept);
         }
     }
 }
@@ -137,7 +137,7 @@ fn a_coupled_ring_takes_what_its_formula_says() {
     let round: u64 = edges.iter().map(|&(from, to, _)| latency(from.0, to.0).0.0).sum();
     let expected = Time(500) + RATE.serialise(wire(bytes)) + Span(round.div_ceil(n)) * u64::from(steps);
     assert_eq!(arrivals(&mut network), [(expected, Arrival::Coupled { run: 9 })]);
-    assert_eq!(network.bytes_delivered(), bytes * n);
+    assert_eq!(network.delivered().bytes, bytes * n);
     assert_eq!(network.coupled_runs(), 1);
 
     // Step by step on the same network: within 1%.
@@ -244,13 +244,13 @@ fn links_carry_the_wire_bytes_and_records_tell_of_every_flow() {
     }
     let arrived = arrivals(&mut network);
     assert!(arrived.is_sorted_by_key(|&(at, _)| at));
-    assert_eq!((arrived.len(), network.messages(), network.bytes_delivered()), (500, 500, total));
+    assert_eq!((arrived.len(), network.delivered().messages, network.delivered().bytes), (500, 500, total));
     let mut records: Vec<FlowRecord> = Vec::new();
     network.take_records(&mut records);
-    assert_eq!((records.len(), network.records_waiting()), (500, 0));
+    assert_eq!((records.len(), network.account_mut().records_waiting()), (500, 0));
     let topology = topology();
     let (mut up, mut down) = (0.0, 0.0);
-    let (width, usage) = network.link_usage();
+    let LinkBytes { width, links: usage } = network.link_usage().expect("links are observed");
     for link in &usage {
         let carried: f64 = link.bins.iter().sum();
         assert!((carried - link.bytes).abs() < 1e-6 * link.bytes && link.bins.len() <= 128);
@@ -282,7 +282,7 @@ fn packets_without_room_for_payload_are_refused() {
 /// Messages of one queue pair follow each other at full rate; of two they share.
 #[test]
 fn a_queue_pair_sends_one_message_after_the_other() {
-    let settings = FlowSettings { header: Bytes(0), ..FlowSettings::default() };
+    let settings = FlowSettings { header: Bytes(0), ..crate::common::jumbo_flows() };
     let ends = |ordered: bool, pairs: u32| {
         let mut network = network(settings);
         for id in 0..4 {

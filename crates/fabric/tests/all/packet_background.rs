@@ -25,7 +25,7 @@ fn settings(load: f64, partners: Partners, seed: u64) -> PacketSettings {
     PacketSettings {
         seed,
         background: vec![Background { sizes, load, partners, between }],
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     }
 }
 
@@ -77,7 +77,7 @@ fn a_message_waits_for_the_traffic() {
         network.depart(Time(5), departure(0, 0, 9, 20_000_000));
         let log = arrivals(&mut network);
         assert_eq!(log.len(), 1, "background traffic is told to nobody");
-        assert_eq!((network.messages(), network.bytes_delivered()), (1, 20_000_000));
+        assert_eq!((network.delivered().messages, network.delivered().bytes), (1, 20_000_000));
         log[0].0.0
     };
     let [alone, some, more] = [None, Some(0.2), Some(0.6)].map(time);

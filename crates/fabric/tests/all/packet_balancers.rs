@@ -30,7 +30,7 @@ fn ecn() -> EcnSettings {
 }
 
 fn settings(balancer: Balancer) -> PacketSettings {
-    PacketSettings { balancer, ecn: Some(ecn()), ..PacketSettings::default() }
+    PacketSettings { balancer, ecn: Some(ecn()), ..crate::common::even_packets() }
 }
 
 /// Reports of the links up from leaves.
@@ -175,7 +175,7 @@ fn a_limit_of_packets_is_a_window() {
         in_flight: 16,
         ack_every: 1,
         balancer: Balancer::Spray { paths: 1 },
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     };
     let mut engine =
         engine(&topology, settings, NoTransport { recovery: Recovery::None, ..NoTransport::default() });
@@ -241,7 +241,7 @@ fn balancers_deliver_everything_and_repeat_themselves() {
 fn queue_pairs_of_one_pair_spread_on_the_way_back_too() {
     let (spines, pairs) = (8, 256_u64);
     let topology = two_leaves(1, spines);
-    let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+    let settings = PacketSettings { ack_every: 1, ..crate::common::even_packets() };
     let mut engine = engine(&topology, settings, NoTransport::default());
     for token in 0..pairs {
         send(&mut engine, 0, 0, 1, PAYLOAD, token);

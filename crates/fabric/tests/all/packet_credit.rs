@@ -20,7 +20,7 @@ const US: u64 = 1_000_000;
 
 fn settings(packets: u64) -> PacketSettings {
     let queue = Some(Bytes(packets * 4_160));
-    PacketSettings { trimming: Some(TrimSettings { queue, rate: None }), ..PacketSettings::default() }
+    PacketSettings { trimming: Some(TrimSettings { queue, rate: None }), ..crate::common::even_packets() }
 }
 
 fn open<T: Transport>(engine: &mut Engine<T>, from: u32, keep: bool) -> QueuePair {
@@ -162,7 +162,7 @@ fn trimming_in_place_of_drops() {
         let settings = PacketSettings {
             buffers: vec![buffer],
             trimming: Some(TrimSettings::default()),
-            ..PacketSettings::default()
+            ..crate::common::even_packets()
         };
         let mut engine = incast(16, 500, 200_000, settings, transport);
         let done = finish(&mut engine);
@@ -233,7 +233,7 @@ fn all_that_is_sent_is_counted() {
         pmax: 1.0,
         at: MarkAt::Enqueue,
     };
-    all(PacketSettings { ecn: Some(marked), ..PacketSettings::default() }, Dcqcn::default());
+    all(PacketSettings { ecn: Some(marked), ..crate::common::even_packets() }, Dcqcn::default());
 }
 
 /// The same with several data queues, and telemetry on lossless ones.
@@ -257,7 +257,7 @@ fn data_queues_trim_and_tell() {
         queues: vec![QueueSettings::default(); 2],
         pfc: Some(PfcSettings::default()),
         telemetry: true,
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     };
     all(&lossless, Hpcc::default(), false);
 }
@@ -297,7 +297,7 @@ fn deep_queues_are_waited_for() {
         let deep = BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(20_000) };
         let unasked = u64::from(n) * 5;
         for (buffers, most) in [(vec![deep], 0), (Vec::new(), unasked)] {
-            let settings = PacketSettings { buffers, ..PacketSettings::default() };
+            let settings = PacketSettings { buffers, ..crate::common::even_packets() };
             let mut engine = incast(n, packets, 20_000, settings, transport.clone());
             let last = finish(&mut engine).last().expect("messages").at.0;
             let totals = engine.totals();

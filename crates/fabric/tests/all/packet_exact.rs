@@ -61,7 +61,7 @@ fn one_flow_over_h_hops() {
         // In a fat tree of k = 4: the same leaf, the same pod, another pod.
         for (to, hops) in [(1, 2), (2, 4), (13, 6)] {
             let topology = fat_tree(4);
-            let settings = PacketSettings { forwarding, ..PacketSettings::default() };
+            let settings = PacketSettings { forwarding, ..crate::common::even_packets() };
             let mut engine = engine(&topology, settings, line_rate());
             send(&mut engine, 5_000, 0, to, bytes, 1);
             let done = drain(&mut engine);
@@ -89,7 +89,7 @@ fn cut_through_falls_back_where_an_egress_is_faster() {
     let tiers = vec![Tier::new(4, rate), Tier::new(2, BitRate::from_gbps(400))];
     let spec = ClosSpec::new(8, HostSpec::new(1, 1, rate), tiers);
     let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two tiers"));
-    let settings = PacketSettings { forwarding: Forwarding::CutThrough, ..PacketSettings::default() };
+    let settings = PacketSettings { forwarding: Forwarding::CutThrough, ..crate::common::even_packets() };
     let mut engine = engine(&topology, settings, line_rate());
     send(&mut engine, 0, 0, 7, PAYLOAD, 0);
     // NIC at 80 ps/B in whole; the first uplink at 20 ps/B passes its header on, and so does the spine, whose ports
@@ -108,7 +108,7 @@ fn what_joins_behind_a_header_starts_behind_its_packet() {
     let leaf = Tier { oversubscription: 2.0, ..Tier::new(2, rate) };
     let spec = ClosSpec::new(4, HostSpec::new(1, 1, rate), vec![short(leaf), short(Tier::new(2, rate))]);
     let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("two leaves and a spine"));
-    let settings = PacketSettings { forwarding: Forwarding::CutThrough, ..PacketSettings::default() };
+    let settings = PacketSettings { forwarding: Forwarding::CutThrough, ..crate::common::even_packets() };
     let mut engine = engine(&topology, settings, line_rate());
     send(&mut engine, 0, 0, 2, PAYLOAD, 0);
     send(&mut engine, late, 1, 3, PAYLOAD, 1);
@@ -129,7 +129,7 @@ fn what_joins_behind_a_header_starts_behind_its_packet() {
 fn an_incast_drains_at_line_rate() {
     for n in [2, 7, 31] {
         let topology = star(n + 1, 400, 200_000);
-        let mut engine = engine(&topology, PacketSettings::default(), line_rate());
+        let mut engine = engine(&topology, crate::common::even_packets(), line_rate());
         let bytes = 100_000;
         for from in 1..=n {
             send(&mut engine, 0, from, 0, bytes, u64::from(from));
@@ -155,7 +155,7 @@ fn an_incast_drains_at_line_rate() {
 #[test]
 fn two_queue_pairs_share_their_nic() {
     let topology = star(3, 400, 200_000);
-    let mut engine = engine(&topology, PacketSettings::default(), line_rate());
+    let mut engine = engine(&topology, crate::common::even_packets(), line_rate());
     let (short, long) = (10 * PAYLOAD, 30 * PAYLOAD);
     send(&mut engine, 0, 0, 1, short, 1);
     send(&mut engine, 0, 0, 2, long, 2);
@@ -171,7 +171,7 @@ fn two_queue_pairs_share_their_nic() {
 #[test]
 fn two_flows_share_a_link() {
     let topology = star(3, 400, 200_000);
-    let mut engine = engine(&topology, PacketSettings::default(), line_rate());
+    let mut engine = engine(&topology, crate::common::even_packets(), line_rate());
     let bytes = 50 * PAYLOAD;
     send(&mut engine, 0, 1, 0, bytes, 1);
     send(&mut engine, 0, 2, 0, bytes, 2);
@@ -187,7 +187,7 @@ fn a_window_limits_throughput() {
     let topology = star(2, 400, 50_000_000);
     let cable = 250_000_000;
     for ack_every in [1, 4] {
-        let settings = PacketSettings { ack_every, ..PacketSettings::default() };
+        let settings = PacketSettings { ack_every, ..crate::common::even_packets() };
         let window = 480 * FULL;
         let mut engine = engine(&topology, settings, NoTransport { window, ..line_rate() });
         let rounds = 10;
@@ -211,7 +211,7 @@ fn a_window_limits_throughput() {
 fn control_packets_go_before_data() {
     // Hosts 1 and 2 keep the port to host 0 busy; host 0 sends one packet more than its window to host 1.
     let (cable, packet) = (10_000_000, FULL * PS);
-    let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+    let settings = PacketSettings { ack_every: 1, ..crate::common::even_packets() };
     let mut engine =
         engine(&star(3, 400, 2_000_000), settings, NoTransport { window: 400 * FULL, ..line_rate() });
     send(&mut engine, 0, 1, 0, 400 * PAYLOAD, 1);
@@ -236,7 +236,7 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
         let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
         let mut engine = engine(
             &star(n + 1, 400, 200_000),
-            PacketSettings { buffers, ..PacketSettings::default() },
+            PacketSettings { buffers, ..crate::common::even_packets() },
             line_rate(),
         );
         for from in 1..=n {
@@ -263,7 +263,7 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
 fn losses_are_mended() {
     let buffers = vec![BufferSettings { size: Bytes(200_000), alpha: 1.0, reserve: Bytes(0) }];
     for recovery in [Recovery::GoBackN, Recovery::Selective { reorder: 3 }] {
-        let settings = PacketSettings { buffers: buffers.clone(), ..PacketSettings::default() };
+        let settings = PacketSettings { buffers: buffers.clone(), ..crate::common::even_packets() };
         let transport = Dctcp { recovery, timeout: Span::from_us(200), ..Dctcp::default() };
         let mut engine = engine(&star(9, 400, 200_000), settings, transport);
         for from in 1..9 {
@@ -279,7 +279,8 @@ fn losses_are_mended() {
 /// Messages of one queue pair arrive in order; many of them reuse what few need.
 #[test]
 fn queue_pairs_keep_order_and_places_are_used_again() {
-    let settings = PacketSettings { balancer: Balancer::Spray { paths: 16 }, ..PacketSettings::default() };
+    let settings =
+        PacketSettings { balancer: Balancer::Spray { paths: 16 }, ..crate::common::even_packets() };
     let mut engine = engine(&fat_tree(4), settings, Nscc::default());
     let pair = engine.open(&OpenRequest { from: 0, to: 13, entropy: 0, keep: true, route: [&[], &[]] });
     for token in 0..50 {
@@ -304,7 +305,7 @@ fn dctcp_holds_the_queue_at_the_threshold() {
         let ecn = Some(EcnSettings { rate, kmin: k, kmax: k, pmax: 1.0, at });
         let mut engine = engine(
             &star(5, 400, 200_000),
-            PacketSettings { ecn, ..PacketSettings::default() },
+            PacketSettings { ecn, ..crate::common::even_packets() },
             Dctcp::default(),
         );
         for from in 1..5 {
@@ -336,7 +337,7 @@ fn links_lose_the_share_that_they_are_said_to() {
     let topology = Arc::new(Topology::new(&spec).expect("two routers"));
     for recovery in [Recovery::GoBackN, Recovery::Selective { reorder: 3 }] {
         let transport = NoTransport { window: 50 * FULL, recovery, timeout: Span::from_us(20) };
-        let mut engine = engine(&topology, PacketSettings::default(), transport);
+        let mut engine = engine(&topology, crate::common::even_packets(), transport);
         send(&mut engine, 0, 0, 1, 20_000 * PAYLOAD, 0);
         assert_eq!(drain(&mut engine).len(), 1);
         let totals = engine.totals();

@@ -53,7 +53,7 @@ fn uec_settings() -> PacketSettings {
         balancer: Balancer::Spray { paths: 64 },
         ecn: Some(ecn),
         trimming: Some(TrimSettings { queue: Some(Bytes(bdp)), rate: None }),
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     }
 }
 

@@ -64,7 +64,7 @@ fn fills<T: Transport>(transport: T, share: f64) {
                             .contains(&Need::Trimming)
                             .then(TrimSettings::default),
                         telemetry: true,
-                        ..PacketSettings::default()
+                        ..crate::common::even_packets()
                     };
                     let slower = slowdown(&topology, settings, transport.clone(), gbps, share);
                     assert!(

@@ -23,7 +23,7 @@ fn link(topology: &Topology, name: &str) -> LinkId {
 }
 
 fn settings(impairments: Impairments) -> PacketSettings {
-    PacketSettings { impairments, ..PacketSettings::default() }
+    PacketSettings { impairments, ..crate::common::even_packets() }
 }
 
 fn change(at: u64, part: FabricPart, state: PartState) -> PartChange {
@@ -270,7 +270,7 @@ fn clocks_come_apart() {
 fn samples_draw_the_queue() {
     let topology = two_leaves(4, 4);
     let run = |sample_every: Option<Span>| {
-        let settings = PacketSettings { sample_every, ack_every: 0, ..PacketSettings::default() };
+        let settings = PacketSettings { sample_every, ack_every: 0, ..crate::common::even_packets() };
         let mut engine = engine(&topology, settings, NoTransport::default());
         for host in 0..2 {
             send_on(&mut engine, 0, host, 3, 100 * PAYLOAD);

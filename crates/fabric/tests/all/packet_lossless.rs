@@ -43,7 +43,7 @@ fn pfc(xoff: u64, xon: u64) -> PfcSettings {
 
 /// Pauses, and no acknowledgements that would keep the way back busy.
 fn settings(pfc: PfcSettings) -> PacketSettings {
-    PacketSettings { ack_every: 0, pfc: Some(pfc), ..PacketSettings::default() }
+    PacketSettings { ack_every: 0, pfc: Some(pfc), ..crate::common::even_packets() }
 }
 
 fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
@@ -282,7 +282,7 @@ fn pauses_that_cannot_work_are_refused() {
     let buffer = |size| vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
     let refuse = |pfc: PfcSettings, size: Option<u64>| {
         let buffers = size.map(buffer).unwrap_or_default();
-        let settings = PacketSettings { buffers, pfc: Some(pfc), ..PacketSettings::default() };
+        let settings = PacketSettings { buffers, pfc: Some(pfc), ..crate::common::even_packets() };
         match Engine::new(topology.clone(), settings, NoTransport::default()) {
             Ok(_) => panic!("{pfc:?} with {size:?} B is taken"),
             Err(error) => error.to_string(),
@@ -311,7 +311,8 @@ fn pauses_that_cannot_work_are_refused() {
         ]
     );
     let lossy = vec![QueueSettings { lossless: false, ..QueueSettings::default() }];
-    let settings = PacketSettings { queues: lossy, pfc: Some(pfc(50_000, 0)), ..PacketSettings::default() };
+    let settings =
+        PacketSettings { queues: lossy, pfc: Some(pfc(50_000, 0)), ..crate::common::even_packets() };
     assert_eq!(settings.check(), Err(PacketError::NothingLossless));
 }
 
@@ -330,7 +331,10 @@ fn clos(
     }
     let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
     let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
-    (topology, PacketSettings { forwarding, buffers, ack_every, pfc: Some(pfc), ..PacketSettings::default() })
+    (
+        topology,
+        PacketSettings { forwarding, buffers, ack_every, pfc: Some(pfc), ..crate::common::even_packets() },
+    )
 }
 
 /// Thresholds of four ingresses that the shared part cannot hold together: data of paused senders fill it, and

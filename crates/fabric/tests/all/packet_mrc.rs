@@ -45,7 +45,7 @@ fn settings(impairments: Impairments) -> PacketSettings {
         trimming: Some(TrimSettings { queue: Some(Bytes(200_000)), rate: None }),
         buffers: vec![BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(0) }],
         impairments,
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     }
 }
 
@@ -53,7 +53,7 @@ struct Seen {
     done: Vec<Completion>,
     totals: Counters,
     reports: Vec<PortReport>,
-    digest: u64,
+    digest: u128,
 }
 
 impl Seen {

@@ -222,7 +222,7 @@ fn settings(balancer: Balancer) -> PacketSettings {
             pmax: 0.5,
             at: MarkAt::Enqueue,
         }),
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     }
 }
 
@@ -477,7 +477,7 @@ fn a_cycle_of_pauses() {
         patience: Span::from_us(50),
         ..PfcSettings::default()
     };
-    let settings = PacketSettings { pfc: Some(pfc), ack_every: 1, ..PacketSettings::default() };
+    let settings = PacketSettings { pfc: Some(pfc), ack_every: 1, ..crate::common::even_packets() };
     let sent: Vec<Sent> = (0..5).map(|from| (0, from, (from + 2) % 5, 2_000 * 4_096, false)).collect();
     let found = scenario(&topology, settings, NoTransport::default(), sent).check();
     assert_eq!((found.cycle.len(), found.unfinished.len()), (5, 5));

@@ -58,7 +58,7 @@ fn settings() -> impl Strategy<Value = PacketSettings> {
                 pmax: 0.5,
                 at,
             }),
-            ..PacketSettings::default()
+            ..crate::common::even_packets()
         },
     )
 }

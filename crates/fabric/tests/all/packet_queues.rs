@@ -33,7 +33,7 @@ fn star(hosts: u32) -> Arc<Topology> {
 /// Class i goes to queue i.
 fn settings(discipline: Discipline, queues: Vec<QueueSettings>) -> PacketSettings {
     let classes = (0..queues.len() as u8).collect();
-    PacketSettings { ack_every: 0, discipline, queues, classes, ..PacketSettings::default() }
+    PacketSettings { ack_every: 0, discipline, queues, classes, ..crate::common::even_packets() }
 }
 
 fn weighted(weights: &[u32]) -> Vec<QueueSettings> {
@@ -556,6 +556,6 @@ fn meters_and_turns_that_cannot_work_are_refused() {
     assert_eq!(low_peak, "`queues[0].meter.pir` is 1000000000 bps, expected at least `cir`: 2000000000 bps");
     let small_peak = of(Meter::TwoRate { cir: slow, cbs: large, pir: fast, pbs: small });
     assert_eq!(small_peak, "`queues[0].meter.pbs` is 1000 B, expected at least `mtu`: 4160 B");
-    let without = PacketSettings { pull: Pull::Strict, ..PacketSettings::default() };
+    let without = PacketSettings { pull: Pull::Strict, ..crate::common::even_packets() };
     assert_eq!(without.check(), Err(PacketError::PullWithoutQueues));
 }

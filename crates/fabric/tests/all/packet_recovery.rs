@@ -33,7 +33,7 @@ fn one<T: Transport>(
     transport: T,
     packets: u64,
 ) -> (Counters, Time) {
-    let settings = PacketSettings { ack_every, telemetry, seed: 7, ..PacketSettings::default() };
+    let settings = PacketSettings { ack_every, telemetry, seed: 7, ..crate::common::even_packets() };
     let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
     let flow = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
     engine.send(Time::ZERO, flow, Bytes(packets * PAYLOAD), 0);
@@ -120,7 +120,7 @@ fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
 /// each to the same host if `crowded`: its first packets wait for 200 µs there, and its time-out is 60 µs.
 fn ends(recovery: Recovery, crowded: bool) -> (Counters, Vec<Time>) {
     let transport = NoTransport { window: 20 * 4_160, recovery, timeout: Span::from_us(60) };
-    let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+    let settings = PacketSettings { ack_every: 1, ..crate::common::even_packets() };
     let mut engine = Engine::new(star(32, 100, 400_000), settings, transport).expect("settings that work");
     let flow = engine.open(&OpenRequest { from: 1, to: 0, entropy: 0, keep: true, route: [&[], &[]] });
     (0..10).for_each(|_| engine.send(Time(8_000_000), flow, Bytes(400 * PAYLOAD), 1));
@@ -158,7 +158,7 @@ fn a_time_out_in_vain_leaves_no_room_in_the_window() {
 fn a_newcomer_does_not_crawl_after_a_burst_of_drops() {
     fn run<T: Transport>(transport: T) -> (Counters, f64) {
         let buffer = BufferSettings { size: Bytes(12_500_000), alpha: 1024.0, reserve: Bytes(0) };
-        let settings = PacketSettings { buffers: vec![buffer], ..PacketSettings::default() };
+        let settings = PacketSettings { buffers: vec![buffer], ..crate::common::even_packets() };
         let mut engine =
             Engine::new(star(4, 100, 50_000_000), settings, transport).expect("settings that work");
         for (from, at) in [(0, 0), (1, 10)] {
@@ -186,7 +186,7 @@ fn a_newcomer_does_not_crawl_after_a_burst_of_drops() {
 fn what_is_lost_twice_is_found_while_others_arrive() {
     let transport =
         NoTransport { recovery: SELECTIVE, timeout: Span::from_us(200), ..NoTransport::default() };
-    let settings = PacketSettings { seed: 7, ..PacketSettings::default() };
+    let settings = PacketSettings { seed: 7, ..crate::common::even_packets() };
     let mut engine = Engine::new(lossy(1e-2, 1_000_000), settings, transport).expect("settings that work");
     send(&mut engine, 0, 0, 1, 30_000 * PAYLOAD, 0);
     assert_eq!(drain(&mut engine).len(), 1);

@@ -7,8 +7,8 @@ use crate::networks::{arrivals, message};
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::packet::transport::{Dctcp, Ndp, Transport};
 use windtunnel_fabric::packet::{
-    BufferSettings, Counters, FabricPart, Impairments, PacketModel, PacketNetwork, PacketSettings,
-    ParallelSettings, PartChange, PartState, PfcSettings, QueueSettings, TrimSettings,
+    BufferSettings, Counters, FabricPart, Impairments, PacketNetwork, PacketSettings, ParallelSettings,
+    PartChange, PartState, PfcSettings, QueueSettings, TrimSettings,
 };
 use windtunnel_fabric::reduction::{ReductionSettings, Tree};
 use windtunnel_fabric::{Arrival, CoupledId, Departure, Network};
@@ -37,7 +37,7 @@ fn members(step: usize) -> Vec<EndpointId> {
 }
 
 fn settings(reduction: ReductionSettings) -> PacketSettings {
-    PacketSettings { reduction, nic_latency: NIC, ..PacketSettings::default() }
+    PacketSettings { reduction, nic_latency: NIC, ..crate::common::even_packets() }
 }
 
 fn network<T: Transport>(
@@ -96,7 +96,7 @@ fn every_link_of_the_tree_carries_the_vector_once() {
     let reports = network.engine().port_reports();
     assert_eq!(reports.iter().map(|report| report.link).collect::<Vec<_>>(), links);
     assert!(reports.iter().all(|report| report.bytes == packets * 4_160 && report.data_packets == packets));
-    assert_eq!(network.bytes_delivered(), 128 * packets * PAYLOAD);
+    assert_eq!(network.delivered().bytes, 128 * packets * PAYLOAD);
     let Counters { drops, retransmissions, timeouts, .. } = network.engine().totals();
     assert_eq!((drops, retransmissions, timeouts), (0, 0, 0));
 }
@@ -137,7 +137,7 @@ fn flow_time(
     bytes: u64,
 ) -> f64 {
     let (mtu, header) = (Bytes(4_160), Bytes(64));
-    let settings = FlowSettings { reduction, mtu, header, nic_latency: NIC, ..FlowSettings::default() };
+    let settings = FlowSettings { reduction, mtu, header, nic_latency: NIC, ..crate::common::jumbo_flows() };
     let mut network = FlowNetwork::new(topology.clone(), settings).expect("settings that work");
     let (group, at) = all_reduce(&mut network, members, bytes);
     assert_eq!(Time::ZERO + network.coupled_span(group, Bytes(bytes), 1), at);
@@ -182,7 +182,7 @@ fn lost_packets_are_sent_again_and_threads_cannot_be_seen() {
         assert_eq!(network.engine().packets_live(), 0);
         let totals = network.engine().totals();
         assert!(totals.corrupted > 0 && totals.retransmissions > 0);
-        (arrived, totals, network.digest().expect("one is kept").value())
+        (arrived, totals, network.engine().digest().expect("one is kept").value())
     };
     let one = run(ParallelSettings::default());
     for (threads, processes) in [(1, Some(3)), (2, None), (2, Some(5))] {

@@ -48,7 +48,7 @@ impl SwitchStage for Waited {
 }
 
 fn unanswered() -> PacketSettings {
-    PacketSettings { ack_every: 0, ..PacketSettings::default() }
+    PacketSettings { ack_every: 0, ..crate::common::even_packets() }
 }
 
 /// Two senders at line rate: of the i-th pair of packets the first waits i, the second i + 1 packet times.
@@ -101,13 +101,14 @@ fn a_stage_refuses_what_comes() {
     assert_eq!(deepest, Some(u64::from(bound)));
     assert!(engine.totals().drops > 0);
     // A transport mends what is dropped.
-    let (engine, done) = incast(PacketSettings::default(), Staging(stage).around(Dctcp::default()), 4, 500);
+    let (engine, done) =
+        incast(crate::common::even_packets(), Staging(stage).around(Dctcp::default()), 4, 500);
     assert_eq!(done.len(), 4);
     assert!(engine.totals().retransmissions > 0);
     // As the built-in trimming at the same length.
     let trimming = PacketSettings {
         trimming: Some(TrimSettings { queue: None, rate: None }),
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     };
     let stage = Bound(bound, StageVerdict::Trim);
     let (engine, done) = incast(trimming, Staging(stage).around(Dctcp::default()), 4, 500);
@@ -152,7 +153,7 @@ fn a_discipline_of_ones_own_repeats_a_built_in_one() {
         queues: vec![queue.clone(); 3],
         discipline,
         classes: classes.to_vec(),
-        ..PacketSettings::default()
+        ..crate::common::even_packets()
     };
     let strict = settings(Discipline::Strict, [0, 2, 1, 0]);
     let (_, expected) = incast(strict, Dctcp::default(), 3, 400);
@@ -213,7 +214,7 @@ impl SwitchBalancer for Turns {
 #[test]
 fn a_balancer_that_does_as_adaptive_does_gives_the_same_run() {
     fn run<T: Transport>(transport: T) -> impl PartialEq + std::fmt::Debug {
-        let settings = PacketSettings { balancer: Balancer::Adaptive, ..PacketSettings::default() };
+        let settings = PacketSettings { balancer: Balancer::Adaptive, ..crate::common::even_packets() };
         let mut engine = engine(&two_leaves(8, 4), settings, transport);
         for from in 0..16 {
             send_on(&mut engine, u64::from(from) * 1_000, from, (from * 3 + 8) % 16, 400_000);

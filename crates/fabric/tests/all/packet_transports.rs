@@ -188,7 +188,7 @@ fn dcqcn_rests_at_its_fixed_point() {
         within(cycle_fixed_point(&dcqcn, line, f64::from(n)), p, 0.015, "two ways to p*");
         // RED rises by p* in `slope` bytes, and goes on to four times that.
         let ecn = Some(marking(gbps, kmin, kmin + 4 * slope, 4.0 * p));
-        let settings = PacketSettings { ecn, ..PacketSettings::default() };
+        let settings = PacketSettings { ecn, ..crate::common::even_packets() };
         let mut contest = Contest::new(&star(n + 1, gbps, 10_000), settings, dcqcn, n, 137 * US);
         let warm = contest.until(300_000 * US);
         let seen = contest.until(1_300_000 * US).since(&warm);
@@ -221,7 +221,7 @@ fn dctcp_swings_as_its_sawtooth() {
             ecn: Some(marking(gbps, k * FULL, k * FULL, 1.0)),
             slow_links: vec![(down.expect("a cable"), 0.5)],
             ack_every: 1,
-            ..PacketSettings::default()
+            ..crate::common::even_packets()
         };
         let dctcp = Dctcp { gain: 1.0 / 512.0, ..Dctcp::default() };
         let mut contest = Contest::new(&topology, settings, dctcp, n, 0);
@@ -277,7 +277,7 @@ fn swift_queues_near_its_target() {
     let gbps = 100;
     for n in [2, 4, 8] {
         let swift = Swift { range: 0.0, ..Swift::default() };
-        let settings = PacketSettings { ack_every: 1, ..PacketSettings::default() };
+        let settings = PacketSettings { ack_every: 1, ..crate::common::even_packets() };
         let mut contest = Contest::new(&star(n + 1, gbps, 500_000), settings, swift, n, 100 * US);
         let warm = contest.until(10_000 * US);
         let seen = contest.until(40_000 * US).since(&warm);
@@ -305,7 +305,7 @@ fn nscc_queues_near_its_target() {
             .map(|target| {
                 let nscc = Nscc { target, largest: 4.0, ..Nscc::default() };
                 let ecn = Some(marking(gbps, 5_000, 5_000, 1.0));
-                let settings = PacketSettings { ack_every: 1, ecn, ..PacketSettings::default() };
+                let settings = PacketSettings { ack_every: 1, ecn, ..crate::common::even_packets() };
                 let mut contest = Contest::new(&star(n + 1, gbps, 450_000), settings, nscc, n, 500 * US);
                 let warm = contest.until(8_000 * US);
                 let seen = contest.until(16_000 * US).since(&warm);
@@ -321,7 +321,7 @@ fn nscc_queues_near_its_target() {
 fn fair<T: Transport>(transport: T, flows: u32, marks: bool, warm_us: u64, us: u64) {
     let gbps = 100;
     let ecn = marks.then(|| marking(gbps, 100_000, 400_000, 0.2));
-    let settings = PacketSettings { ecn, ..PacketSettings::default() };
+    let settings = PacketSettings { ecn, ..crate::common::even_packets() };
     let mut contest = Contest::new(&star(flows + 1, gbps, 1_000_000), settings, transport, flows, 300 * US);
     let warm = contest.until(warm_us * US);
     let seen = contest.until((warm_us + us) * US).since(&warm);
@@ -350,7 +350,7 @@ fn hpcc_keeps_links_at_eta_and_queues_empty() {
     let gbps = 100;
     for (flows, length_mm) in [(2, 200_000), (8, 1_000_000), (16, 1_000_000)] {
         let hpcc = Hpcc::default();
-        let settings = PacketSettings { telemetry: true, ack_every: 1, ..PacketSettings::default() };
+        let settings = PacketSettings { telemetry: true, ack_every: 1, ..crate::common::even_packets() };
         let mut contest = Contest::new(&star(flows + 1, gbps, length_mm), settings, hpcc, flows, 50 * US);
         let warm = contest.until(20_000 * US);
         let seen = contest.until(40_000 * US).since(&warm);
@@ -370,7 +370,7 @@ fn hpcc_keeps_links_at_eta_and_queues_empty() {
 #[test]
 fn hpcc_fills_paths_of_a_few_packets() {
     for flows in [1, 2, 4] {
-        let settings = PacketSettings { telemetry: true, ..PacketSettings::default() };
+        let settings = PacketSettings { telemetry: true, ..crate::common::even_packets() };
         let topology = star(flows + 1, 100, 66_000);
         let mut contest = Contest::new(&topology, settings, Hpcc::default(), flows, 5 * US);
         let warm = contest.until(2_000 * US);
@@ -387,7 +387,7 @@ fn all_arrives_under_drops() {
     let buffers = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
     for name in TransportChoice::NAMES {
         let choice = TransportChoice::by_name(name).expect("a name it lists");
-        let bare = PacketSettings::default();
+        let bare = crate::common::even_packets();
         let needs = match name {
             "ndp" => Some("`trimming`"),
             "hpcc" => Some("`telemetry`"),
@@ -403,7 +403,7 @@ fn all_arrives_under_drops() {
     }
     fn run<T: Transport>(buffers: &[BufferSettings], transport: T) {
         let settings =
-            PacketSettings { buffers: buffers.to_vec(), telemetry: true, ..PacketSettings::default() };
+            PacketSettings { buffers: buffers.to_vec(), telemetry: true, ..crate::common::even_packets() };
         let mut engine = Engine::new(star(9, 100, 200_000), settings, transport).expect("settings that work");
         for from in 1..9 {
             let flow =
@@ -462,7 +462,7 @@ fn go_back_n_loses_a_round_trip_per_loss() {
         let transport = NoTransport { recovery: Recovery::GoBackN, timeout, ..NoTransport::default() };
         let mut times = Vec::new();
         for seed in 0..20 {
-            let settings = PacketSettings { seed, ..PacketSettings::default() };
+            let settings = PacketSettings { seed, ..crate::common::even_packets() };
             let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
             let flow =
                 engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
@@ -496,7 +496,8 @@ fn a_place_is_used_again_only_once_its_turn_has_come() {
         ..NoTransport::default()
     };
     let topology = star(4, 100, 200_000);
-    let mut engine = Engine::new(topology.clone(), PacketSettings::default(), transport).expect("settings");
+    let mut engine =
+        Engine::new(topology.clone(), crate::common::even_packets(), transport).expect("settings");
     let (others, packets) = (40, 20);
     packets::send(&mut engine, 0, 0, 1, PAYLOAD, 0);
     for token in 1..=others {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::networks::{arrivals, message};
-use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
+use windtunnel_fabric::flow::FlowNetwork;
 use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_fabric::{Departure, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, Span, Time};
@@ -41,7 +41,7 @@ fn arrival(failed: &[&str], detour: Detour) -> (Option<Time>, SharedRerouter) {
     }
     forwarder.converge();
     let rerouter = Rerouter::shared(forwarder);
-    let mut network = FlowNetwork::new(topology, FlowSettings::default())
+    let mut network = FlowNetwork::new(topology, crate::common::jumbo_flows())
         .expect("valid settings")
         .rerouted(rerouter.clone());
     let departure = Departure { entropy: 3, line: 1, ..message(9, 0, 4, BYTES) };

@@ -4,7 +4,8 @@ use windtunnel_cluster::calendar::Episode;
 use windtunnel_kernel::CalendarTime;
 
 use super::stored::{Stored, structures};
-use crate::episode::{Counts, Record, Simulated, Simulator, Stop};
+use crate::episode::{Simulated, Simulator, Stop};
+use crate::record::{Counts, Record};
 use crate::summary::{FlowSummary, NetworkSummary};
 
 /// What a run has counted by the end of an episode, but for what its calendar tells.

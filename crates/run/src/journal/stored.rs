@@ -10,8 +10,9 @@ use windtunnel_fabric::packet::Reordering;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
 use crate::clock::Origin;
-use crate::episode::{Counts, Simulated};
+use crate::episode::Simulated;
 use crate::exchanged::ExchangeSummary;
+use crate::record::Counts;
 use crate::recorder::{Held, Iteration};
 use crate::summary::{
     BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers, TransportSummary,

@@ -7,6 +7,7 @@
 use windtunnel_cluster::life::{Checkpoint, Every, Life};
 use windtunnel_cluster::shard::{Observer, Shard};
 use windtunnel_fabric::Fabric;
+use windtunnel_kernel::Time;
 
 /// See the module page.
 pub struct Writes {
@@ -78,7 +79,7 @@ impl Writes {
                 false
             }
             (State::Stops { after }, Some(checkpoint)) => {
-                let ready = shard.held(place).is_some_and(|at| at.0.div_ceil(1_000) <= now);
+                let ready = shard.held(place).is_some_and(|at| at.since(Time::ZERO).ns_ceil() <= now);
                 if ready {
                     self.state = State::Writes { until: now + 1 + checkpoint.write, done: after };
                 }

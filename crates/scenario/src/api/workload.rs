@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
-use windtunnel_kernel::{Bytes, Span};
+use windtunnel_kernel::Span;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::edit::{self, Part, Placing, Scale};
 use windtunnel_workload::goal::{self, ReadOptions};
@@ -169,7 +169,7 @@ fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
         .iter()
         .map(|(stream, busy)| json!({"stream": stream, "busy_s": seconds(*busy)}))
         .collect();
-    let Bytes(bytes) = counts.bytes;
+    let bytes = counts.bytes.0;
     let mut answer = json!({
         "ranks": counts.ranks,
         "idle_ranks": counts.idle_ranks,

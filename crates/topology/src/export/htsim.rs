@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use windtunnel_kernel::Span;
-
 use super::cannot;
 use crate::graph::{GraphError, GraphSpec, recognise_clos};
 use crate::spec::ClosSpec;
@@ -63,7 +61,7 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
         let ps = u128::from(tier.length_mm) * u128::from(spec.propagation_ps_per_m) / 1_000;
         let whole_ns = ps.is_multiple_of(1_000) && tier.switch_latency.0.is_multiple_of(1_000);
         if !whole_ns || ps == 0 {
-            let Span(delay) = tier.switch_latency;
+            let delay = tier.switch_latency.0;
             return refuse(format!(
                 "expected latencies in whole ns, of a link at least 1, for htsim, found {ps} ps and {delay} ps in tier \
                  {index}"

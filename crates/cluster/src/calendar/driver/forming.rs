@@ -6,6 +6,7 @@ use windtunnel_kernel::{CalendarTime, Span, Time};
 use super::super::carry::{self, Departed, Instant, Member};
 use super::super::{Episode, EpisodeJob, JobHistory, entries};
 use super::{Calendar, Entry, Live, NONE};
+use crate::view::View;
 
 /// Has `entry` stand at the begin of the iteration that is under way, which it goes through again.
 fn rewind(entry: &mut Entry, history: &mut JobHistory) {
@@ -33,7 +34,7 @@ impl Calendar<'_> {
         let live = Live { began: now, jobs: group.len(), formed, looks, expires: u64::MAX };
         self.live.insert(number, live);
         // What did not end it so far may not do so in future either.
-        let horizon = Span(next.max(now - formed).saturating_mul(1_000));
+        let horizon = Span::from_ns(next.max(now - formed));
         for &place in group {
             let mut entry = self.running.remove(place);
             self.settle(&mut entry);
@@ -42,7 +43,7 @@ impl Calendar<'_> {
         }
         let next = group.iter().map(|&place| self.until_write(place)).fold(next, u64::min);
         let carries = self.carries(group, !gone.is_empty(), lasted, next);
-        let horizon = horizon.min(Span(next.max(now - formed).saturating_mul(1_000)));
+        let horizon = horizon.min(Span::from_ns(next.max(now - formed)));
         if carries {
             return self.carried(number, group, gone, horizon);
         }
@@ -148,7 +149,7 @@ impl Calendar<'_> {
     pub(super) fn as_member(&self, entry: &Entry) -> EpisodeJob {
         let index = self.given[entry.id.0 as usize];
         let started = self.cluster.first_start(entry.id).map_or(0, |start| self.cluster.now() - start.0);
-        let age = Span(started.saturating_mul(1_000));
+        let age = Span::from_ns(started);
         let job = &self.requests[index];
         let left = entry.left.ceil();
         if let Some(requests) = job.loads.filter(|_| entry.loading) {

@@ -9,6 +9,7 @@ use windtunnel_kernel::Span;
 use super::super::progress::Work;
 use super::{Calendar, Entry, NONE};
 use crate::life::{Checkpoint, Every, Segment};
+use crate::view::View;
 
 /// Writes that take less than one in so many of what a cut iteration may be of an episode are no change of the group.
 const SLIVERS: u64 = 4;

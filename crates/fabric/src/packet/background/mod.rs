@@ -17,7 +17,7 @@ use windtunnel_topology::Topology;
 
 pub use self::sizes::{Sizes, SizesError};
 use super::settings::{PacketError, PacketSettings};
-use crate::flow::CompletionTimes;
+use crate::account::CompletionTimes;
 
 /// To whom a NIC sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

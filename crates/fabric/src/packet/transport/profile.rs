@@ -222,7 +222,9 @@ mod tests {
     fn the_floor_stays_in_use_and_a_plane_without_a_good_path_carries_nothing() {
         let (mut profile, mut turn) = (opened(3), 0);
         take(&mut profile, &mut turn, 8);
-        (0..8).for_each(|_| drop(profile.next(&mut 0, &choice(0, 1))));
+        for _ in 0..8 {
+            let _ = profile.next(&mut 0, &choice(0, 1));
+        }
         let mut retired = 0;
         profile.lost(Time(1_000_000_000), |_| retired += 1);
         assert_eq!((retired, profile.good.iter().sum::<u32>()), (5, 3));

@@ -2,8 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use windtunnel_fabric::flow::FlowSettings;
+use windtunnel_fabric::packet::PacketSettings;
 use windtunnel_fabric::{Fabric, Notice, NoticeKind, SendRequest, Ticket};
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
+
+/// Packets of 4 KiB of payload and headers as long as control packets: times that come out even.
+pub fn even_packets() -> PacketSettings {
+    PacketSettings { mtu: Bytes(4_160), header: Bytes(64), ..PacketSettings::default() }
+}
+
+/// Flows of jumbo frames.
+pub fn jumbo_flows() -> FlowSettings {
+    FlowSettings { mtu: Bytes(9_000), ..FlowSettings::default() }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -1,193 +1,36 @@
-//! The fabric of each fidelity: the host model's costs and the network behind it.
+//! What the message model is told: parameters for each class of path, from the topology and the data sheets.
 
 use std::sync::Arc;
 
-use windtunnel_backend::{BackendNetwork, BackendSettings, Library};
-use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
-use windtunnel_fabric::host::{Costs, Host, HostSpec, LogGops, Receiver, SharedNics};
-use windtunnel_fabric::message::Latency;
-use windtunnel_fabric::packet::{PacketModel, PacketSettings};
-use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
-use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span, Time};
+use windtunnel_fabric::host::{Costs, HostSpec, LogGops, Receiver, SharedNics};
+use windtunnel_fabric::reroute::{SharedRerouter, lock};
+use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::InputError;
-use windtunnel_plan::jobs::Work;
-use windtunnel_plan::network::BackendPlan;
-use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
-use windtunnel_workload::{OpKind, Workload};
+use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes(u64::MAX);
 
-/// Routes around what has failed, with an account of their own; `None` where nothing has.
-pub fn rerouter(faults: Option<&Forwarder>) -> Option<SharedRerouter> {
-    faults.cloned().map(Rerouter::shared)
-}
-
-/// The same, also where paths change in mid-run.
-pub fn moving_rerouter(plan: &Plan, faults: Option<&Forwarder>) -> Option<SharedRerouter> {
-    let impairments = &plan.troubles.impairments;
-    let whole = || Forwarder::new(plan.fabric.topology.clone(), impairments.policy);
-    let moves = impairments.moves_paths();
-    rerouter(faults).or_else(|| moves.then(|| Rerouter::shared(whole())))
-}
-
-/// The flow model on the scenario's fabric, around what has failed.
-///
-/// # Errors
-/// [`InputError`] when packets leave no room for payload.
-pub fn flow(
-    plan: &Plan,
-    spec: HostSpec,
-    balancer: LoadBalancer,
-    observe: bool,
-    records: bool,
-    rerouter: Option<&SharedRerouter>,
-) -> Result<Host<FlowNetwork>, InputError> {
-    let slow = &plan.network.packet.settings.slow_links;
-    let network = flow_network(plan, slow, balancer, (observe, records), false)?;
-    let network = match rerouter {
-        Some(rerouter) => network.rerouted(rerouter.clone()),
-        None => network,
-    };
-    Ok(Host::new(spec, free(), network))
-}
-
-/// The flow model where no link inside the fabric is shared and none has failed; those of NICs may be `slow`, and latency may come
-/// first.
-///
-/// # Errors
-/// As [`flow`].
-pub fn ideal(
-    plan: &Plan,
-    spec: HostSpec,
-    slow: &[(LinkId, f64)],
-    latency_first: bool,
-) -> Result<Host<FlowNetwork>, InputError> {
-    let network = flow_network(plan, slow, LoadBalancer::Ideal, (false, false), latency_first)?;
-    Ok(Host::new(spec, free(), network))
-}
-
 /// Hosts that cost a message nothing.
-fn free() -> Costs {
+pub(super) fn free() -> Costs {
     Costs::uniform(LogGops { eager_limit: EAGER, ..LogGops::default() })
 }
 
-fn flow_network(
-    plan: &Plan,
-    slow: &[(LinkId, f64)],
-    balancer: LoadBalancer,
-    (observe, records): (bool, bool),
-    latency_first: bool,
-) -> Result<FlowNetwork, InputError> {
-    let (told, parts) = (&plan.network, &plan.fabric);
-    let settings = FlowSettings {
-        balancer,
-        seed: plan.seed,
-        mtu: told.mtu,
-        header: told.header,
-        // Host constants are latency here: what a message costs the processors of both ends delays it, but
-        // does not space it from the next. Message rates are the message model's subject.
-        nic_latency: parts.nic_latency + parts.overhead * 2,
-        reduction: told.reduction,
-        alone: plan.jobs.len() == 1,
-        latency_first,
-        observe_links: observe,
-        records,
-    };
-    FlowNetwork::with_rates(parts.topology.clone(), settings, slow)
-        .map_err(|error| InputError::new("network.mtu", error.to_string()))
-}
-
-/// NICs that are worth a thread.
-const NICS_PER_THREAD: usize = 64;
-
-/// The packet model on the scenario's fabric, around what has failed.
-///
-/// `start` is when time zero of the network is, from the run's start.
-///
-/// # Errors
-/// [`InputError`] for what the model refuses only on the fabric as it then is.
-pub fn packet(
-    plan: &Plan,
-    spec: HostSpec,
-    source: &str,
-    records: bool,
-    rerouter: Option<&SharedRerouter>,
-    start: Time,
-    threads: Option<usize>,
-) -> Result<Host<Box<dyn PacketModel>>, InputError> {
-    let told = &plan.network.packet;
-    let mut settings = PacketSettings { records, ..told.settings.clone() };
-    settings.parallel.threads = threads.unwrap_or_else(|| {
-        // A process for a few NICs has too little to do in a window.
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        cores.min(plan.fabric.topology.nics() as usize / NICS_PER_THREAD).max(1)
-    });
-    settings.impairments = settings.impairments.since(start);
-    for background in &mut settings.background {
-        *background = background.clone().since(start);
-    }
-    let network = told
-        .transport
-        .of
-        .network(plan.fabric.topology.clone(), settings, rerouter.cloned())
-        .map_err(|error| InputError::new(format!("{source}: network"), error.to_string()))?;
-    Ok(Host::new(spec, free(), network))
-}
-
-/// The model that `network.backend` names.
-///
-/// # Errors
-/// [`InputError`] for a model that does not open.
-pub fn backend(
-    plan: &Plan,
-    spec: HostSpec,
-    library: Library,
-    given: &BackendPlan,
-    source: &str,
-    records: bool,
-) -> Result<Host<BackendNetwork>, InputError> {
-    let (told, parts) = (&plan.network, &plan.fabric);
-    let settings = BackendSettings {
-        seed: plan.seed,
-        mtu: told.mtu,
-        header: told.header,
-        parameters: given.parameters.clone(),
-        // As in the other models.
-        nic_latency: parts.nic_latency + parts.overhead * 2,
-        records,
-    };
-    let network = BackendNetwork::new(library, parts.topology.clone(), &settings).map_err(|error| {
-        InputError::new(format!("{source}: network.backend.parameters"), error.to_string())
-    })?;
-    Ok(Host::new(spec, free(), network))
-}
-
-/// The message model on the scenario's fabric: `network.loggops` for all pairs, or parameters per class of path from the
-/// topology and the data sheets.
-pub fn message(
-    plan: &Plan,
-    spec: HostSpec,
-    records: bool,
-    rerouter: Option<&SharedRerouter>,
-) -> Host<Latency> {
-    let (told, parts) = (&plan.network, &plan.fabric);
+/// `network.loggops` for all pairs, or parameters per class of path, around what has failed.
+pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>) -> Costs {
+    let told = &plan.network;
     let costs = match told.message.loggops {
         Some(given) => Costs::uniform(given),
-        None => with_nics(by_class(plan, rerouter, told.balancer), &parts.topology, spec),
+        None => with_nics(by_class(plan, rerouter, told.balancer), &plan.fabric.topology, spec),
     };
-    let costs = costs.with_receiver(told.message.receiver);
-    Host::new(spec, costs.clone(), Latency::new(costs).observed(records, parts.topology.scale_up_size()))
+    costs.with_receiver(told.message.receiver)
 }
 
-/// The same where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come in: one
-/// message after the other, as packets may go.
-pub fn in_turn(plan: &Plan, spec: HostSpec) -> Host<Latency> {
+/// Where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come in.
+pub(super) fn in_turn(plan: &Plan, spec: HostSpec) -> Costs {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
     let costs = by_class(plan, None, LoadBalancer::Ideal).map(free);
-    let costs = with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside);
-    Host::new(spec, costs.clone(), Latency::new(costs))
+    with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside)
 }
 
 /// `costs` of hosts whose GPUs may share NICs.
@@ -377,31 +220,4 @@ fn samples(topology: &Topology, balancer: LoadBalancer) -> [Option<Sample>; 6] {
 fn femtoseconds_per_byte(rate: BitRate, wire: u64, payload: u64) -> u64 {
     let numerator = 8 * 1_000_000_000_000_000u128 * u128::from(wire);
     numerator.div_ceil(u128::from(rate.0) * u128::from(payload)) as u64
-}
-
-/// Streams and NICs that jobs use for their `works`.
-pub fn spec_of<'a>(plan: &Plan, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
-    let endpoints = plan.fabric.topology.endpoints();
-    let none = HostSpec { endpoints, streams: 1, nics: 1 };
-    works.map(|work| host_spec(&work.workload, endpoints)).fold(none, |sum, spec| HostSpec {
-        endpoints,
-        streams: sum.streams.max(spec.streams),
-        nics: sum.nics.max(spec.nics),
-    })
-}
-
-/// Streams and NICs that the programs use.
-pub fn host_spec(workload: &Workload, endpoints: u32) -> HostSpec {
-    let (mut streams, mut nics) = (1, 1);
-    for op in workload.programs.iter().flat_map(|program| &program.ops) {
-        let (stream, nic) = match op.kind {
-            OpKind::Send { stream, nic, .. } => (stream, nic.0),
-            OpKind::Calc { stream, .. }
-            | OpKind::Receive { stream, .. }
-            | OpKind::Collective { stream, .. } => (stream, 0),
-        };
-        streams = streams.max(u16::from(stream.0) + 1);
-        nics = nics.max(u16::from(nic) + 1);
-    }
-    HostSpec { endpoints, streams, nics }
 }

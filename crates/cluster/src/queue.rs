@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::JobId;
+use crate::view::JobId;
 
 const NONE: u32 = u32::MAX;
 
