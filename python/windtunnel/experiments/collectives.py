@@ -4,8 +4,8 @@
     runs[0]["cct_us"].mean, runs[0]["cct_us"].error
 
 The setting is that of DCSIM (Straussman et al., NINeS 2026, section 4.1): a three-level fat tree of 800 Gbps, packets
-of 9,000 B, 650 ns a link (7.8 us there and back), 500 KB a port. A collective is a set of flows that begin together; its
-completion time (CCT) is when its last packet arrives, and of several collectives the mean of theirs.
+of 9,000 B, 650 ns a link (7.8 us there and back), 500 KB a port. A collective is a set of flows that begin together;
+its completion time (CCT) is when its last packet arrives, and of several collectives the mean of theirs.
 """
 
 from __future__ import annotations
