@@ -298,7 +298,7 @@ def test_errors_are_told_by_kind() -> None:
         job = {"workload": {"training": training, "sequence": 4096}, "parallelism": layout}
         return Row(name, "s", 1.0, {"topology": {"host": {"gpu": gpu}}, "jobs": [job]}, {})
 
-    nemo = {"framework": "nemo"}
+    nemo: dict[str, object] = {"framework": "nemo"}
     rows = [
         row("a", nemo, {"tp": 8, "dp": 4}, "A100-80"), row("b", {**nemo, "precision": "fp8"}, {}, "H100-SXM"),
         row("c", {"lora_rank": 16}, {}, "B200"),

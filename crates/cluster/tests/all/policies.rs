@@ -1,7 +1,7 @@
 //! Schedulers that stop jobs, on logs small enough to follow by hand.
 
 use crate::common::{self, assert_conserved, job, machine, run, scheduler};
-use windtunnel_cluster::cluster::{Cluster, ClusterError, Job, JobId, Machine, Running, View};
+use windtunnel_cluster::cluster::{ClusterError, Job, JobId, Machine, Running, View};
 use windtunnel_cluster::placement::Locality;
 use windtunnel_cluster::replay::{Ended, Observer, ReplayError, replay};
 use windtunnel_cluster::scheduler::{Decision, Options, Scheduler, by_name};
