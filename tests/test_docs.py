@@ -52,6 +52,7 @@ IMPLEMENTED = (
     "sweep",
     "runs",
     "layouts",
+    "explore",
     "example",
     "init",
 )
