@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.bill import bill
-from windtunnel.engine import InputError
+from windtunnel.bill import with_bill
 from windtunnel.explore.prove import reordering
 from windtunnel.explore.search import facts_of
 
@@ -105,8 +104,6 @@ def _gpus(job: Job) -> int:
 
 def _bill(job: Job) -> tuple[float | None, float | None]:
     """Watts of GPUs and fabric, and dollars of the fabric, by the sheets; None where no sheet says."""
-    try:
-        found = bill(job.source, job.overrides, {"jobs": [], "simulated_time_s": None})
-    except InputError:
-        return None, None
-    return found["power_w"], found["fabric_usd"]
+    _, summary = with_bill('{"jobs": [], "simulated_time_s": null}', job.source, job.overrides)
+    cost = summary.get("cost") or {}
+    return cost.get("power_w"), cost.get("fabric_usd")
