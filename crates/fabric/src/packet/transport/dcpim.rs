@@ -132,8 +132,9 @@ struct Peer {
 }
 
 impl Peer {
+    /// Packets to come: none where a message was given up after more had arrived than it still is.
     fn left(&self) -> u32 {
-        self.limit - self.arrived
+        self.limit.saturating_sub(self.arrived)
     }
 }
 
