@@ -123,7 +123,7 @@ fn merge(tree: &mut Map<String, Value>, changes: &Map<String, Value>) {
         match (tree.get_mut(key), change) {
             (_, Value::Null) => drop(tree.remove(key)),
             (Some(Value::Object(kept)), Value::Object(more)) if !kept.contains_key("value") => {
-                merge(kept, more)
+                merge(kept, more);
             }
             (None, Value::Object(more)) if !more.contains_key("value") => {
                 let mut made = Map::new();

@@ -36,7 +36,7 @@ fn permutation<T: Transport>(transport: T, packets: u64) -> (f64, Tally) {
     let mut engine = engine(&topology, settings(), transport);
     let order = RandomStream::new(1, "permutation", 0).permutation(128);
     for (&from, &to) in order.iter().zip(order.iter().cycle().skip(1)) {
-        send(&mut engine, 0, from as u32, to as u32, packets * 8_960, u64::from(from as u32));
+        send(&mut engine, 0, from, to, packets * 8_960, u64::from(from));
     }
     let done = drain(&mut engine);
     assert_eq!(done.len(), 128);

@@ -330,6 +330,10 @@ impl Estimator {
         let mut optimisers = Vec::with_capacity(chunks.len());
         for (stage, chunk) in chunks.iter().enumerate() {
             let layers = layers_of(&training.architecture, chunk);
+            #[expect(
+                clippy::map_entry,
+                reason = "what is inserted may fail, and asks for the works of others"
+            )]
             if !own.contains_key(&layers) {
                 let work = self.work(number, &layout, &training, &model, chunk);
                 let at = |together| {

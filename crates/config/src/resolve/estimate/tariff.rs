@@ -103,8 +103,11 @@ pub(super) struct Tariff {
     /// Of exchanges between all members, likewise.
     pairs: [f64; 2],
     mtu: (u64, u64),
-    known: RefCell<FxHashMap<(CollectiveKind, u64, Option<Routing>), [f64; 2]>>,
+    known: RefCell<FxHashMap<Asked, [f64; 2]>>,
 }
+
+/// A collective, its bytes and the routing of its tokens.
+type Asked = (CollectiveKind, u64, Option<Routing>);
 
 impl Tariff {
     /// Times of a collective: beside those of its own pipeline rank, and beside all.
