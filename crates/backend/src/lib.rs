@@ -9,7 +9,7 @@
 //!
 //! **Failure modes.** A library that cannot be loaded, lacks the function or a part of the table, or is of another
 //! version, and a model that does not open, are [`LoadError`]s. A model that goes back in time, invents messages, stands
-//! still or reports a failure leaves a text in [`BackendNetwork::fault`] and the run ends with it. What cannot be caught
+//! still or reports a failure leaves a text in `BackendNetwork::fault` and the run ends with it. What cannot be caught
 //! is a library that breaks the rules of memory: it runs in this process.
 
 #![warn(unreachable_pub)]
