@@ -7,7 +7,7 @@
 //!
 //! Invariants: an answer depends on the scenario and its choice alone, not on the others. The job is alone, packed from the first
 //! GPU on. Where a pipeline works through many micro-batches, two shorter steps tell what one more round takes.
-//! Failure modes: [`InputError`] for the scenario; a choice that does not fit is an answer with its reason.
+//! Failure modes: `InputError` for the scenario; a choice that does not fit is an answer with its reason.
 
 mod choice;
 mod layouts;
