@@ -175,7 +175,7 @@ const FOLDED: u64 = 3;
 const NUMBERED: u32 = 35;
 
 /// The flow hash of a packet whose sender names its path: `number` of those that a flow of the given
-/// [`flow_hash`](crate::flow_hash) has.
+/// [`flow_hash`] has.
 ///
 /// Every switch takes the port (r + number) mod n of its n equal ones, where r follows from the flow and the switch. So as many
 /// consecutive numbers as the first switch has ports up lead by as many different paths, each by another port of every switch: a

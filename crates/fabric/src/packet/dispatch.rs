@@ -1,4 +1,4 @@
-//! NIC ports that a [`Dispatcher`](super::transport::Dispatcher) leads: what it is told, and what it has sent.
+//! NIC ports that a [`Dispatcher`] leads: what it is told, and what it has sent.
 //!
 //! **Life cycle.** A message, an arrival or the port's timer is a call of the dispatcher, whose outbox is then posted: each parcel becomes a
 //! packet in a line of the port. The port starts what may start, asks the dispatcher for more when nothing waits, and wakes up when it is

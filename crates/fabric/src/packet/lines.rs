@@ -1,4 +1,4 @@
-//! Lines of ports, where a [`Dispatcher`](super::transport::Dispatcher) lays them out: what waits, by strict priority and token buckets.
+//! Lines of ports, where a [`Dispatcher`] lays them out: what waits, by strict priority and token buckets.
 //!
 //! **Life cycle.** As [`queues`](super::queues): a switch's port is advanced lazily, a packet joins its line after everything has started
 //! whose turn came, and an event of the port's own ([`Class::Touch`]) starts what waits when nothing is on the cable. A NIC's port acts at
