@@ -30,7 +30,7 @@ pub struct FlowSettings {
     pub latency_first: bool,
     /// Keep bytes and utilisation of links.
     pub observe_links: bool,
-    /// Keep a record of each flow until [`FlowNetwork::take_records`](super::FlowNetwork::take_records).
+    /// Keep a record of each flow until it is taken.
     pub records: bool,
 }
 
