@@ -131,7 +131,10 @@ impl<T: Transport> Engine<T> {
             copied: 0,
             resent: Vec::new(),
             rack: (self.endpoint.recovery() == Recovery::Rack).then(|| {
-                Box::new(Rack::new(facts.base_rtt.0, !plan.fixed && self.settings.balancer.spreads()))
+                let trims = facts.planes > 1 && self.settings.trimming.is_some();
+                let slack = facts.queue.filter(|_| trims).unwrap_or_default();
+                let spreads = !plan.fixed && self.settings.balancer.spreads();
+                Box::new(Rack::new(facts.base_rtt.0, spreads, slack.0))
             }),
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,

@@ -13,6 +13,9 @@
 //! [`SPREAD`], the whole least round trip, and the bound is twice the smoothed one: a loss is found a round trip later, and next to
 //! nothing is sent in vain.
 //!
+//! **Several planes.** Queues of planes that a sender takes in turn differ by as much as a port may hold, for as long as they do: nothing
+//! evens them out. Where ports trim, that is known, and the window is never less (`slack`): what is later than that is not in a queue.
+//!
 //! **A tail** (§7) shows no later arrivals. When two smoothed round trips have brought nothing, and a quarter of a time-out (stacks have
 //! ticks of a clock for it, which keep queues that have just grown from being probed), the last packet is sent once more, as a
 //! probe, so that its acknowledgement shows what is missing. A probe that arrives and is no copy has mended a loss, and is told to
@@ -42,7 +45,8 @@ const PATIENCE: u64 = 4;
 /// What a sending half keeps of its transmissions.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
-    /// Starts and packets of the transmissions under way, in order; those that are known to have arrived may still be among them.
+    /// Starts and packets of the transmissions under way, in order of both: NIC ports of several planes begin some at one instant. Those that
+    /// are known to have arrived may still be among them.
     sent: VecDeque<(u64, u32)>,
     /// Start of the latest transmission known to have arrived, and its round trip (`RACK.xmit_ts`, `RACK.rtt`).
     latest: u64,
@@ -63,6 +67,8 @@ pub(super) struct Rack {
     grown: u32,
     /// Whether packets take many paths.
     spreads: bool,
+    /// Time by which queues of planes may differ.
+    slack: u64,
     /// Whether a packet has come after one sent later.
     reordered: bool,
     /// Whether [`SHOWN`] packets beyond a gap were told of.
@@ -93,8 +99,9 @@ pub(super) struct Told {
 }
 
 impl Rack {
-    /// Of a queue pair whose idle path takes `base` there and back.
-    pub(super) fn new(base: u64, spreads: bool) -> Self {
+    /// Of a queue pair whose idle path takes `base` there and back, whose packets take many paths if it `spreads`, and whose planes' queues
+    /// differ by `slack` at most, all in ps.
+    pub(super) fn new(base: u64, spreads: bool, slack: u64) -> Self {
         Self {
             sent: VecDeque::new(),
             latest: 0,
@@ -108,6 +115,7 @@ impl Rack {
             persists: 0,
             grown: 0,
             spreads,
+            slack,
             reordered: spreads,
             shown: false,
             sampled: false,
@@ -120,8 +128,14 @@ impl Rack {
     /// A transmission begins, of a packet that may have been sent before. Whether it is the probe.
     #[inline]
     pub(super) fn sends(&mut self, start: u64, sequence: u32, again: bool) -> bool {
-        self.sent.push_back((start, sequence));
-        self.last = start;
+        let sent = (start, sequence);
+        if self.sent.back().is_none_or(|last| *last < sent) {
+            self.sent.push_back(sent);
+        } else {
+            let place = self.sent.partition_point(|other| *other < sent);
+            self.sent.insert(place, sent);
+        }
+        self.last = self.last.max(start);
         if !again {
             return false;
         }
@@ -133,9 +147,9 @@ impl Rack {
         probes
     }
 
-    /// The transmission that began at `start` has come to nothing. Whether it was under way.
-    pub(super) fn strike(&mut self, start: u64) -> bool {
-        let Ok(place) = self.sent.binary_search_by_key(&start, |&(at, _)| at) else { return false };
+    /// The transmission of packet `sequence` that began at `start` has come to nothing. Whether it was under way.
+    pub(super) fn strike(&mut self, start: u64, sequence: u32) -> bool {
+        let Ok(place) = self.sent.binary_search(&(start, sequence)) else { return false };
         self.sent.remove(place);
         true
     }
@@ -152,7 +166,7 @@ impl Rack {
             return 0;
         }
         let most = if self.spreads { 2 * self.smoothed } else { self.smoothed };
-        (self.least / 4 * u64::from(self.factor)).min(most)
+        (self.least / 4 * u64::from(self.factor)).min(most).max(self.slack)
     }
 
     /// An acknowledgement has come at `now`. Whether the probe has mended a loss.
@@ -322,7 +336,7 @@ mod tests {
 
     /// Packets 0 to `count` − 1, `apart` from one another, over a path of `base`.
     fn sent(count: u32, apart: u64, base: u64, spreads: bool) -> Rack {
-        let mut rack = Rack::new(base, spreads);
+        let mut rack = Rack::new(base, spreads, 0);
         for sequence in 0..count {
             rack.sends(u64::from(sequence) * apart, sequence, false);
         }
@@ -364,6 +378,17 @@ mod tests {
         assert_eq!((lost, due), (vec![(0, 0), (10, 1), (20, 2)], 2_030), "each in its time");
     }
 
+    /// Planes whose queues differ by 4,000 leave as much patience, and no more.
+    #[test]
+    fn planes_have_the_patience_of_a_queue() {
+        let mut rack = Rack::new(1_000, true, 4_000);
+        (0..10).for_each(|sequence| _ = rack.sends(u64::from(sequence) * 10, sequence, false));
+        assert_eq!(hear(&mut rack, 1_050, 50, 0, &[1, 2, 3, 4, 5]), (vec![], 5_000));
+        let mut lost = Vec::new();
+        rack.find(5_000, 0, &Arrivals::default(), &mut lost);
+        assert_eq!(lost, [(0, 0)]);
+    }
+
     /// A retransmission has a start of its own: what was sent after it shows that it is lost too, and what was sent before does not.
     #[test]
     fn a_retransmission_is_lost_like_any_other() {
@@ -401,7 +426,20 @@ mod tests {
     #[test]
     fn a_trimmed_packet_is_struck_by_its_start() {
         let mut rack = sent(4, 10, 1_000, true);
-        assert!(rack.strike(20) && !rack.strike(20) && !rack.strike(25));
+        assert!(rack.strike(20, 2) && !rack.strike(20, 2) && !rack.strike(25, 2));
         assert_eq!(rack.sent, [(0, 0), (10, 1), (30, 3)]);
+    }
+
+    /// Eight ports begin a packet each at one instant: the one that was trimmed is struck and no other; they may begin in any order.
+    #[test]
+    fn of_packets_that_begin_together_the_trimmed_one_is_struck() {
+        let mut rack = Rack::new(1_000, true, 0);
+        for sequence in [0, 3, 1, 2, 7, 5, 6, 4] {
+            rack.sends(50, sequence, false);
+        }
+        rack.sends(40, 8, false);
+        assert!(rack.strike(50, 5) && !rack.strike(50, 5));
+        assert_eq!(rack.sent, [(40, 8), (50, 0), (50, 1), (50, 2), (50, 3), (50, 4), (50, 6), (50, 7)]);
+        assert_eq!(rack.last, 50);
     }
 }

@@ -20,7 +20,7 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.pairs.senders[flow as usize];
         sender.heard = now;
         // It may have been sent again meanwhile, after a time-out.
-        let stale = sender.rack.as_mut().is_some_and(|rack| !rack.strike(stamp));
+        let stale = sender.rack.as_mut().is_some_and(|rack| !rack.strike(stamp, sequence));
         let known =
             stale || sequence < sender.una || sender.beyond.has(sequence) || sender.is_pending(sequence);
         if !known {
@@ -30,6 +30,7 @@ impl<T: Transport> Engine<T> {
             sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
             let nack = Nack {
                 now: Time(now),
+                sent: Time(stamp),
                 sequence,
                 next: sender.next,
                 bytes,

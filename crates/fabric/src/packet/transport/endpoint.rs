@@ -152,6 +152,8 @@ impl PathChoice {
 pub struct Nack {
     /// When that was heard.
     pub now: Time,
+    /// When its transmission began.
+    pub sent: Time,
     /// Which.
     pub sequence: u32,
     /// Next new packet of the sender.

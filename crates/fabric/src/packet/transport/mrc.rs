@@ -273,7 +273,7 @@ impl Endpoint for Mrc {
                 let sent = Time(ack.now.0 - ack.rtt.0);
                 profile.arrived((ack.plane, ack.path), sent, ack.echo, ack.rtt);
             }
-            News::Trimmed(nack) => profile.trimmed((nack.plane, nack.path), nack.last_hop),
+            News::Trimmed(nack) => profile.trimmed((nack.plane, nack.path), nack.sent, nack.last_hop),
             News::Lost(loss) => {
                 profile.lost(loss.now, |name| flow.suspect(name, loss.now + self.probe_every));
             }

@@ -134,11 +134,12 @@ impl Profile {
         }
     }
 
-    /// A packet has been trimmed, at the last hop or before.
-    pub(super) fn trimmed(&mut self, name: Name, last_hop: bool) {
+    /// A packet that was sent at `sent` has been trimmed, at the last hop or before.
+    pub(super) fn trimmed(&mut self, name: Name, sent: Time, last_hop: bool) {
         let Some(ev) = self.of(name) else { return };
-        // Which of them is not said; all are about as old.
-        ev.under_way.pop_front();
+        if let Ok(place) = ev.under_way.binary_search(&sent) {
+            ev.under_way.remove(place);
+        }
         if !last_hop {
             ev.passes = (ev.passes + TRIMMED).min(MOST);
         }
@@ -236,13 +237,13 @@ mod tests {
     fn a_trimmed_packet_retires_nothing() {
         let (mut profile, mut turn) = (opened(1), 0);
         let first = profile.next(&mut turn, &choice(0, 0));
-        profile.trimmed((0, first), false);
+        profile.trimmed((0, first), Time(0), false);
         profile.lost(Time(1_000_000_000), |_| panic!("nothing is overdue"));
         // What is left of this round of four, and four rounds.
         let taken = take(&mut profile, &mut turn, 19);
         assert!(!taken[..15].contains(&first) && taken.contains(&first), "{taken:?}");
         // Where all are congested one is taken all the same.
-        (0..4).for_each(|number| profile.trimmed((0, number), false));
+        (0..4).for_each(|number| profile.trimmed((0, number), Time(0), false));
         assert_eq!(take(&mut profile, &mut turn, 9).len(), 9);
     }
 }
