@@ -140,8 +140,7 @@ def fidelity_of(name: str) -> str:
 
 
 # A calendar of months has no packets to follow.
-# Nor does a ring under `mrc` end where a cable of a NIC is out from the start: an open defect (docs/transports/mrc.md).
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if fidelity_of(name) != "job" and name not in LARGE])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if fidelity_of(name) != "job"])
 def test_every_example_runs_at_packet_fidelity(name: str) -> None:
     small = SMALL.get(name, ())
     written_for_packets = fidelity_of(name) == "packet"
