@@ -111,7 +111,7 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     ),
     "mrc-131072": (
         ("topology.hosts", 64), ("topology.tiers[0].ports_down", 16), ("topology.tiers[1].ports_down", 16),
-        ("topology.failed", "[host20/nic0 -> plane3/leaf1]"), (f"{W}.collective.bytes", "2 MiB"),
+        ("topology.failed", "[host20/nic0 -> plane3/leaf1]"), (f"{W}.collective.bytes", "8 MiB"),
     ),
     "ring-all-reduce": ((f"{W}.collective.bytes", "64 MiB"),),
     "in-network-all-reduce": ((f"{W}.collective.bytes", "2 MB"),),
