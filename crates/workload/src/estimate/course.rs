@@ -66,7 +66,7 @@ const DOWN: u16 = 1;
 /// Parameters gathered since the start of the step bound this pass.
 const BOUND: u16 = 2;
 /// Gradients leave.
-const REDUCES: u16 = 4;
+pub(super) const REDUCES: u16 = 4;
 /// What it does is done together with the next: nothing passes here.
 const HELD: u16 = 8;
 
@@ -140,8 +140,10 @@ pub struct Ends {
     pub passes: Vec<f64>,
     /// Their last exchange of gradients that goes on beside passes.
     pub reduced: Vec<f64>,
-    /// By rank and chunk: when the last exchange of its gradients could begin as a whole, if it does beside passes.
-    pub left: Vec<f64>,
+    /// By rank and chunk: the end of the pass that completed its gradients, if they leave beside passes.
+    pub completed: Vec<f64>,
+    /// By rank: for how long it waited for parameters, where that was followed.
+    pub waited: Vec<f64>,
 }
 
 impl Sheet {
@@ -187,7 +189,7 @@ impl Sheet {
 pub(crate) struct Scratch {
     clock: Vec<Lane>,
     reduced: Vec<Lane>,
-    left: Vec<Lane>,
+    completed: Vec<Lane>,
     free: Vec<Lane>,
     slots: Vec<Lane>,
 }
@@ -267,7 +269,8 @@ impl Course {
         let of = |lane: usize| Ends {
             passes: scratch.clock.iter().map(|clock| clock[lane]).collect(),
             reduced: scratch.reduced.iter().map(|clock| clock[lane]).collect(),
-            left: scratch.left.iter().map(|clock| clock[lane]).collect(),
+            completed: scratch.completed.iter().map(|clock| clock[lane]).collect(),
+            waited: Vec::new(),
         };
         (0..lanes).map(of).collect()
     }
@@ -288,7 +291,7 @@ impl Course {
         for (list, length) in [
             (&mut scratch.clock, ranks),
             (&mut scratch.reduced, ranks),
-            (&mut scratch.left, ranks * self.chunks as usize),
+            (&mut scratch.completed, ranks * self.chunks as usize),
             (&mut scratch.free, 2 * ranks),
         ] {
             list.clear();
@@ -296,7 +299,7 @@ impl Course {
         }
         scratch.slots.clear();
         scratch.slots.resize(self.slots, ZERO);
-        let Scratch { clock, reduced, left, free, slots } = scratch;
+        let Scratch { clock, reduced, completed, free, slots } = scratch;
         for step in &self.steps {
             let rank = usize::from(step.rank);
             let mut at = clock[rank];
@@ -316,9 +319,7 @@ impl Course {
                     let queued = sum(reduced[rank], sheet.reduce[place]);
                     let ready = sum(start, sheet.reduced[place]);
                     reduced[rank] = later(queued, ready);
-                    for lane in 0..LANES {
-                        left[place][lane] = ready[lane] - sheet.reduce[place][lane];
-                    }
+                    completed[place] = at;
                 }
             }
             clock[rank] = at;
@@ -351,7 +352,7 @@ fn sum(a: Lane, b: Lane) -> Lane {
 }
 
 /// What is particular about each action of a rank: its flags, and whether it gathers.
-fn marks(actions: &[Action], gathering: Gathering, reducing: Reducing) -> Vec<(u16, bool)> {
+pub(super) fn marks(actions: &[Action], gathering: Gathering, reducing: Reducing) -> Vec<(u16, bool)> {
     let chunks = actions.iter().map(|action| usize::from(action.chunk) + 1).max().unwrap_or(0);
     let mut seen = vec![false; chunks];
     let mut last = vec![usize::MAX; chunks];

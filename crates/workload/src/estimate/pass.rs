@@ -9,16 +9,40 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, Span};
 
+use super::fluid::{Leaving, Part};
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
 use crate::generate::emit::share;
 use crate::generate::passes::{Compiler, Exchange, Pass, Step};
 use crate::generate::{ChunkWork, GenerateError, Layout, Reshard, Role, is_active};
 
-/// What exchanges take, alone on their links.
+/// What exchanges take.
 pub trait Tolls {
     /// Picoseconds of a collective of `role`'s groups over `bytes`, counted as [`CollectiveKind`] says; 0 in a group of one.
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64;
+
+    /// The same of data-parallel exchanges, alone on their links.
+    fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
+}
+
+/// What happens in a pass beside its computations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Point {
+    /// Parameters are read from here on: what gathering them takes, dense and expert.
+    Enter([Part; 2]),
+    /// Gradients are complete.
+    Leave(Leaving),
+    /// The pass ends.
+    End,
+}
+
+/// Parameters that are gathered once a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// Dense and expert ones.
+    pub parts: [Part; 2],
+    /// What of the first forward pass comes after them.
+    pub after: f64,
 }
 
 /// Prices of a stage's passes, in picoseconds.
@@ -28,21 +52,21 @@ pub struct StagePrice {
     pub passes: [f64; 4],
     /// The same where each gathers its parameters and, as it completes them, reduces its gradients.
     pub gathered: [f64; 4],
-    /// Of a forward pass and all that follows from it: for how long data-parallel exchanges go on then.
-    pub exchanging: f64,
     /// Computation in each of the four.
     pub computes: [f64; 4],
-    /// Of what is gathered once a step: how long a bucket takes, and what of the first forward pass comes after it.
-    pub gathers: Vec<(f64, f64)>,
+    /// What is gathered once a step.
+    pub gathers: Vec<Bucket>,
+    /// What leaves in the pass that completes the gradients (backward, or weight gradient), counted from the end of that pass.
+    pub leaving: [Vec<Leaving>; 2],
     /// From the start of the pass that completes the gradients (backward, or weight gradient) to the end of their exchange.
     pub reduced: [f64; 2],
-    /// What the exchange takes in all, and the part of it that goes on between replicas of the shards.
+    /// What the exchange takes in all.
     pub reduce: f64,
-    /// See [`Self::reduce`].
-    pub across: f64,
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
+    /// Of each pass: what happens, each as long after what comes before it as the first says.
+    pub(super) points: [Vec<(f64, Point)>; 4],
 }
 
 impl StagePrice {
@@ -54,6 +78,10 @@ impl StagePrice {
         let more = |computes: f64| computes / speed - computes;
         for kind in 0..4 {
             let added = more(self.computes[kind]);
+            let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
+            for (after, _) in &mut self.points[kind] {
+                *after *= longer;
+            }
             self.passes[kind] += added;
             // Gathers have as much more time beside it.
             self.gathered[kind] = self.passes[kind].max(self.gathered[kind]);
@@ -61,11 +89,14 @@ impl StagePrice {
         }
         let whole = self.passes[0];
         let scale = if whole > 0.0 { whole / (whole - more(self.computes[0] * speed)) } else { 1.0 };
-        for (_, after) in &mut self.gathers {
-            *after *= scale;
+        for bucket in &mut self.gathers {
+            bucket.after *= scale;
         }
         self.reduced[0] += more(self.computes[1] * speed);
         self.reduced[1] += more(self.computes[3] * speed);
+        for leaving in self.leaving.iter_mut().flatten() {
+            leaving.at /= speed;
+        }
     }
 }
 
@@ -114,16 +145,21 @@ pub fn price(
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
         if completes {
-            let (reduced, reduce, across) = reductions(layout, work, &walk.left, end, tolls);
+            let leaving = reductions(layout, work, &walk.left, end, tolls);
+            let (reduced, reduce) = alone(&leaving, end);
             found.reduced[usize::from(kind == 3)] = reduced;
-            (found.reduce, found.across) = (reduce, across);
+            found.reduce = reduce;
+            found.leaving[usize::from(kind == 3)] = leaving;
+        }
+        if layout.zero == 3 {
+            found.points[kind] = points(layout, work, &walk, end, tolls);
         }
         found.compiled[kind] = compiled;
     }
     found.gathered = found.passes;
     if layout.zero == 3 {
         let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
-        let (times, exchanging) = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
+        let times = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
         for &kind in kinds {
             if kind == 0 || layout.reshard != Reshard::Never {
                 found.gathered[kind] = times[kind];
@@ -133,7 +169,6 @@ pub fn price(
             // Rare among those that are split.
             found.gathered[1] = found.gathered[1].max(times[2] + times[3]);
         }
-        found.exchanging = exchanging;
     }
     Ok(found)
 }
@@ -161,87 +196,118 @@ pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls:
     ends[0].max(ends[1])
 }
 
-/// Buckets of parameters that a step gathers once: what each takes, and what of the pass that ends at `end` comes after it.
+/// Buckets of parameters that a step gathers once.
 fn buckets(
     layout: &Layout,
     work: &ChunkWork,
     entered: &[(f64, SmallVec<[u32; 2]>)],
     end: f64,
     tolls: &dyn Tolls,
-) -> Vec<(f64, f64)> {
-    let mut found: Vec<(Bytes, Bytes, f64)> = Vec::new();
+) -> Vec<Bucket> {
+    let mut found: Vec<([Bytes; 2], f64)> = Vec::new();
     for (at, units) in entered {
-        let open = found.last().is_some_and(|(dense, expert, _)| *dense + *expert < layout.bucket_bytes);
+        let open = found.last().is_some_and(|([dense, expert], _)| *dense + *expert < layout.bucket_bytes);
         if !open {
-            found.push((Bytes(0), Bytes(0), end - at));
+            found.push(([Bytes(0); 2], end - at));
         }
-        let (dense, expert, _) = found.last_mut().expect("one is open");
-        for &unit in units {
-            *dense += size(&work.parameter_bytes, unit);
-            *expert += size(&work.expert_parameter_bytes, unit);
+        let (bytes, _) = found.last_mut().expect("one is open");
+        add(bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+    }
+    let bucket = |(bytes, after)| Bucket { parts: gather(bytes, tolls), after };
+    found.into_iter().map(bucket).collect()
+}
+
+/// Adds what `units` have of dense and expert `sizes`.
+fn add(bytes: &mut [Bytes; 2], units: &[u32], sizes: [&[Bytes]; 2]) {
+    for &unit in units {
+        for (sum, sizes) in bytes.iter_mut().zip(sizes) {
+            *sum += sizes.get(unit as usize).copied().unwrap_or_default();
         }
     }
-    let toll = |(dense, expert, after): (Bytes, Bytes, f64)| (gather(dense, expert, tolls), after);
-    found.into_iter().map(toll).collect()
 }
 
-fn size(sizes: &[Bytes], unit: u32) -> Bytes {
-    sizes.get(unit as usize).copied().unwrap_or_default()
-}
-
-fn gather(dense: Bytes, expert: Bytes, tolls: &dyn Tolls) -> f64 {
-    tolls.toll(Role::Shard(0), CollectiveKind::AllGather, dense, None)
-        + tolls.toll(Role::ExpertShard(0), CollectiveKind::AllGather, expert, None)
+fn gather(bytes: [Bytes; 2], tolls: &dyn Tolls) -> [Part; 2] {
+    let of = |role, bytes| tolls.part(role, CollectiveKind::AllGather, bytes);
+    [of(Role::Shard(0), bytes[0]), of(Role::ExpertShard(0), bytes[1])]
 }
 
 /// What reducing a bucket takes inside replicas, and across them.
-fn reduction(layout: &Layout, dense: Bytes, expert: Bytes, tolls: &dyn Tolls) -> (f64, f64) {
+fn reduction(layout: &Layout, bytes: [Bytes; 2], at: f64, tolls: &dyn Tolls) -> Leaving {
     let kind = if layout.zero == 0 { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
     let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate);
-    let mut sums = (0.0, 0.0);
-    for (role, bytes, shards) in
-        [(Role::Shard(0), dense, replicas * u64::from(layout.ep)), (Role::ExpertShard(0), expert, replicas)]
-    {
-        sums.0 += tolls.toll(role, kind, bytes, None);
-        if layout.replicate > 1 && bytes.0 > 0 {
-            let shard = Bytes(bytes.0.div_ceil(shards.max(1)));
-            sums.1 += tolls.toll(Role::Replicate, CollectiveKind::AllReduce, shard, None);
+    let mut leaving = Leaving { at, ..Leaving::default() };
+    let shards = [replicas * u64::from(layout.ep), replicas];
+    for (number, role) in [Role::Shard(0), Role::ExpertShard(0)].into_iter().enumerate() {
+        leaving.parts[number] = tolls.part(role, kind, bytes[number]);
+        if layout.replicate > 1 && bytes[number].0 > 0 {
+            let shard = Bytes(bytes[number].0.div_ceil(shards[number].max(1)));
+            leaving.across[number] = tolls.part(Role::Replicate, CollectiveKind::AllReduce, shard);
         }
     }
-    sums
+    leaving
 }
 
-/// When the last gradients are reduced that leave at `left`, from the start of a pass that ends at `end`, and what that takes in all.
+/// What leaves in buckets during a pass that ends at `end`, counted from its end.
 fn reductions(
     layout: &Layout,
     work: &ChunkWork,
     left: &[(f64, SmallVec<[u32; 2]>)],
     end: f64,
     tolls: &dyn Tolls,
-) -> (f64, f64, f64) {
-    let mut buckets: Vec<(f64, Bytes, Bytes)> = Vec::new();
-    let (mut dense, mut expert) = (Bytes(0), Bytes(0));
+) -> Vec<Leaving> {
+    let mut found = Vec::new();
+    let mut bytes = [Bytes(0); 2];
     for (at, units) in left {
-        for &unit in units {
-            dense += size(&work.gradient_bytes, unit);
-            expert += size(&work.expert_gradient_bytes, unit);
-        }
-        let full = layout.overlap_gradients && (layout.zero == 3 || dense + expert >= layout.bucket_bytes);
-        if full && (dense + expert).0 > 0 {
-            buckets.push((*at, std::mem::take(&mut dense), std::mem::take(&mut expert)));
+        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+        let all = bytes[0] + bytes[1];
+        let full = layout.overlap_gradients && (layout.zero == 3 || all >= layout.bucket_bytes);
+        if full && all.0 > 0 {
+            found.push(reduction(layout, std::mem::take(&mut bytes), at - end, tolls));
         }
     }
-    if (dense + expert).0 > 0 {
-        buckets.push((end, dense, expert));
+    if (bytes[0] + bytes[1]).0 > 0 {
+        found.push(reduction(layout, bytes, 0.0, tolls));
     }
-    let (mut inside, mut across, mut all) = (0.0f64, 0.0f64, (0.0, 0.0));
-    for (at, dense, expert) in buckets {
-        let (own, other) = reduction(layout, dense, expert, tolls);
-        inside = inside.max(at) + own;
+    found
+}
+
+/// When the last of `leaving` is reduced, from the start of a pass that ends at `end`, and what that takes in all, alone on its links.
+fn alone(leaving: &[Leaving], end: f64) -> (f64, f64) {
+    let (mut inside, mut across, mut all) = (0.0f64, 0.0f64, [0.0; 2]);
+    for leaving in leaving {
+        let sum = |parts: [Part; 2]| parts[0].alone() + parts[1].alone();
+        let (own, other) = (sum(leaving.parts), sum(leaving.across));
+        inside = inside.max(end + leaving.at) + own;
         across = across.max(inside) + other;
-        all = (all.0 + own, all.1 + other);
+        all = [all[0] + own, all[1] + other];
     }
-    (inside.max(across), all.0.max(all.1), all.1)
+    (inside.max(across), all[0].max(all[1]))
+}
+
+/// What happens in a pass that has been walked.
+fn points(layout: &Layout, work: &ChunkWork, walk: &Walk<'_>, end: f64, tolls: &dyn Tolls) -> Vec<(f64, Point)> {
+    let mut found: Vec<(f64, Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
+    for (at, units) in &walk.entered {
+        let mut bytes = [Bytes(0); 2];
+        add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+        found.push((*at, Point::Enter(gather(bytes, tolls))));
+    }
+    for (at, units) in &walk.left {
+        let mut bytes = [Bytes(0); 2];
+        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+        found.push((*at, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
+    }
+    // What is left at an instant was entered before the next is.
+    found.sort_by(|a, b| {
+        let order = |point: &Point| u8::from(matches!(point, Point::Enter(_)));
+        a.0.total_cmp(&b.0).then(order(&a.1).cmp(&order(&b.1)))
+    });
+    found.push((end, Point::End));
+    let mut before = 0.0;
+    for (at, _) in &mut found {
+        *at -= std::mem::replace(&mut before, *at);
+    }
+    found
 }
 
 /// A group's exchanges queue behind one another.
@@ -404,24 +470,23 @@ impl<'a> Walk<'a> {
     }
 
     /// What the passes of `kinds` take one after the other, again and again, where each gathers its parameters, and those that complete
-    /// gradients reduce them if all do; and for how long exchanges go on in a round of them.
-    fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> ([f64; 4], f64) {
+    /// gradients reduce them if all do.
+    fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> [f64; 4] {
         let tolls = self.shared.tolls;
-        let weigh = |units: &[u32], dense: &[Bytes], expert: &[Bytes]| {
-            units
-                .iter()
-                .fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
+        let weigh = |units: &[u32], sizes: [&[Bytes]; 2]| {
+            let mut bytes = [Bytes(0); 2];
+            add(&mut bytes, units, sizes);
+            bytes
         };
+        let sum = |parts: [Part; 2]| parts[0].alone() + parts[1].alone();
         let work = self.work;
         let mut entries: Vec<f64> = Vec::new();
-        let mut exchanging = 0.0;
         for &kind in kinds {
             for step in &passes[kind].steps {
                 match step {
                     Step::Enter(units) if kind < 3 => {
-                        let (dense, expert) =
-                            weigh(units, &work.parameter_bytes, &work.expert_parameter_bytes);
-                        entries.push(gather(dense, expert, tolls));
+                        let bytes = weigh(units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+                        entries.push(sum(gather(bytes, tolls)));
                     }
                     _ => {}
                 }
@@ -447,12 +512,11 @@ impl<'a> Walk<'a> {
                             entry += 1;
                         }
                         Step::Leave(units) if reduces => {
-                            let (dense, expert) =
-                                weigh(units, &work.gradient_bytes, &work.expert_gradient_bytes);
+                            let bytes = weigh(units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
                             // What goes on between replicas takes the same NICs.
-                            let (inside, across) = reduction(layout, dense, expert, tolls);
+                            let leaving = reduction(layout, bytes, 0.0, tolls);
+                            let (inside, across) = (sum(leaving.parts), sum(leaving.across));
                             chain = chain.max(self.lane.at) + inside + across;
-                            exchanging += (inside + across) / IN_A_ROW as f64;
                         }
                         Step::Enter(_) | Step::Leave(_) => {}
                         _ => self.shared.step(&mut self.lane, step),
@@ -464,6 +528,6 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        (times, exchanging + entries.iter().sum::<f64>())
+        times
     }
 }
