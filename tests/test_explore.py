@@ -20,7 +20,9 @@ from windtunnel.explore.outcome import sailor
 from windtunnel.explore.prove import prove, reordering
 from windtunnel.explore.search import Settings, even, search
 from windtunnel.explore.space import Candidate, Space
+from windtunnel.layout import search as layouts
 from windtunnel.layout.job import explain, read_job
+from windtunnel.layout.space import Space as LayoutSpace
 from windtunnel.source import read_source
 from windtunnel.studies.runner import Limits
 from windtunnel.studies.store import Store
@@ -130,6 +132,21 @@ def test_the_proof_reports_how_the_order_changed(tmp_path: Path) -> None:
     assert told["proven"] == 3
     assert told["pairs"] == 3
     assert (told["largest_error"] or 1) < 0.05
+
+
+def test_layouts_finds_the_same_best(tmp_path: Path) -> None:
+    """`windtunnel layouts` runs whatever may be among the best; over the same space the explorer has to come to the same."""
+    of = job()
+    asked = {"zero": (1,), "micro_batches": (1,), "recompute": ("none",), "schedules": ("1f1b",)}
+    found = search(of, Space(cp=(1,), **asked), Settings())
+    with Store(tmp_path / "runs") as store:
+        proven = prove(of, found.rows, store, flows=3, limits=Limits(workers=1))
+        run = layouts.search(of, store, space=LayoutSpace(**asked), fabric="real", top=3, limits=Limits(workers=1))
+    times = {(row.layout.tp, row.layout.pp, row.layout.dp): row.real_s for row in run if row.layout.cp == 1}
+    for row in proven[:3]:
+        it = row.candidate
+        assert times[it.tp, it.pp, it.dp] == row.flow_s
+    assert proven[0].flow_s == min(seconds for seconds in times.values() if seconds is not None)
 
 
 def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:
