@@ -23,6 +23,27 @@ pub trait Tolls {
 
     /// The same of data-parallel exchanges, alone on their links.
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
+
+    /// Rates of an exchange of `role` and of a data-parallel one of the same rank while both are under way, 1 where they share no link.
+    fn beside(&self, role: Role) -> [f64; 2];
+}
+
+/// What a data-parallel exchange under way costs a stretch of a pass, and it the exchange, for each picosecond of the stretch: both
+/// meet on links where the stretch waits for exchanges of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Meeting {
+    /// By how much the stretch is longer.
+    pub longer: f64,
+    /// For how long the other does nothing.
+    pub held: f64,
+}
+
+/// A stretch of a pass, and what happens at its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stretch {
+    pub span: f64,
+    pub meeting: Meeting,
+    pub then: Point,
 }
 
 /// What happens in a pass beside its computations.
@@ -65,8 +86,8 @@ pub struct StagePrice {
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
-    /// Of each pass: what happens, each as long after what comes before it as the first says.
-    pub(super) points: [Vec<(f64, Point)>; 4],
+    /// Of each pass.
+    pub(super) stretches: [Vec<Stretch>; 4],
 }
 
 impl StagePrice {
@@ -79,8 +100,8 @@ impl StagePrice {
         for kind in 0..4 {
             let added = more(self.computes[kind]);
             let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
-            for (after, _) in &mut self.points[kind] {
-                *after *= longer;
+            for stretch in &mut self.stretches[kind] {
+                stretch.span *= longer;
             }
             self.passes[kind] += added;
             // Gathers have as much more time beside it.
@@ -152,7 +173,7 @@ pub fn price(
             found.leaving[usize::from(kind == 3)] = leaving;
         }
         if layout.zero == 3 {
-            found.points[kind] = points(layout, work, &walk, end, tolls);
+            found.stretches[kind] = stretches(layout, work, &walk, end, tolls);
         }
         found.compiled[kind] = compiled;
     }
@@ -284,30 +305,50 @@ fn alone(leaving: &[Leaving], end: f64) -> (f64, f64) {
     (inside.max(across), all[0].max(all[1]))
 }
 
-/// What happens in a pass that has been walked.
-fn points(layout: &Layout, work: &ChunkWork, walk: &Walk<'_>, end: f64, tolls: &dyn Tolls) -> Vec<(f64, Point)> {
-    let mut found: Vec<(f64, Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
-    for (at, units) in &walk.entered {
+/// The stretches of a pass that has been walked.
+fn stretches(
+    layout: &Layout,
+    work: &ChunkWork,
+    walk: &Walk<'_>,
+    end: f64,
+    tolls: &dyn Tolls,
+) -> Vec<Stretch> {
+    let mut found: Vec<(f64, [f64; 3], Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
+    let sizes = |units: &[u32], sizes: [&[Bytes]; 2]| {
         let mut bytes = [Bytes(0); 2];
-        add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
-        found.push((*at, Point::Enter(gather(bytes, tolls))));
+        add(&mut bytes, units, sizes);
+        bytes
+    };
+    for (mark, inside) in walk.entered.iter().zip(&walk.inside[0]) {
+        let bytes = sizes(&mark.1, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+        found.push((mark.0, *inside, Point::Enter(gather(bytes, tolls))));
     }
-    for (at, units) in &walk.left {
-        let mut bytes = [Bytes(0); 2];
-        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
-        found.push((*at, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
+    for (mark, inside) in walk.left.iter().zip(&walk.inside[1]) {
+        let bytes = sizes(&mark.1, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+        found.push((mark.0, *inside, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
     }
     // What is left at an instant was entered before the next is.
     found.sort_by(|a, b| {
         let order = |point: &Point| u8::from(matches!(point, Point::Enter(_)));
-        a.0.total_cmp(&b.0).then(order(&a.1).cmp(&order(&b.1)))
+        a.0.total_cmp(&b.0).then(order(&a.2).cmp(&order(&b.2)))
     });
-    found.push((end, Point::End));
-    let mut before = 0.0;
-    for (at, _) in &mut found {
-        *at -= std::mem::replace(&mut before, *at);
-    }
+    found.push((end, walk.shared.inside, Point::End));
+    let rates = [Role::Tp, Role::Cp, Role::Ep].map(|role| tolls.beside(role));
+    let (mut before, mut waited) = (0.0, [0.0; 3]);
     found
+        .into_iter()
+        .map(|(at, inside, then)| {
+            let span = at - std::mem::replace(&mut before, at);
+            let mut meeting = Meeting::default();
+            for ((inside, waited), [own, other]) in inside.iter().zip(&waited).zip(rates) {
+                let share = if span > 0.0 { ((inside - waited) / span).min(1.0) } else { 0.0 };
+                meeting.longer += share * (1.0 / own - 1.0);
+                meeting.held += share * (1.0 - other) / own;
+            }
+            waited = inside;
+            Stretch { span, meeting, then }
+        })
+        .collect()
 }
 
 /// A group's exchanges queue behind one another.
@@ -338,25 +379,27 @@ struct Shared<'a> {
     /// End of the host's last launch.
     host: f64,
     blocking: bool,
+    /// For how long passes have stood still for exchanges of tensor, context and expert parallelism.
+    inside: [f64; 3],
 }
 
 /// A pass under way.
 #[derive(Default)]
 struct Lane {
     at: f64,
-    issued: SmallVec<[(u32, f64); 4]>,
+    issued: SmallVec<[(u32, f64, Role); 4]>,
     launched: f64,
 }
 
 impl Lane {
     fn end(&self) -> f64 {
-        self.issued.iter().map(|&(_, end)| end).fold(self.at.max(self.launched), f64::max)
+        self.issued.iter().map(|&(_, end, _)| end).fold(self.at.max(self.launched), f64::max)
     }
 }
 
 impl<'a> Shared<'a> {
     fn new(layout: &Layout, tolls: &'a dyn Tolls) -> Self {
-        Self { tolls, compute: 0.0, chains: Chains::default(), host: 0.0, blocking: layout.blocking_exchange }
+        Self { tolls, compute: 0.0, chains: Chains::default(), host: 0.0, blocking: layout.blocking_exchange, inside: [0.0; 3] }
     }
 
     fn exchange(&mut self, exchange: &Exchange, bytes: Bytes, from: f64) -> f64 {
@@ -364,6 +407,16 @@ impl<'a> Shared<'a> {
         let chain = self.chains.of(exchange.role);
         *chain = chain.max(from) + toll;
         *chain
+    }
+
+    fn stood(&mut self, role: Role, span: f64) {
+        let place = match role {
+            Role::Tp => 0,
+            Role::Cp => 1,
+            Role::Ep => 2,
+            _ => return,
+        };
+        self.inside[place] += span.max(0.0);
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
@@ -374,15 +427,21 @@ impl<'a> Shared<'a> {
     fn step(&mut self, lane: &mut Lane, step: &Step) {
         match step {
             Step::Calc { duration, .. } => self.calc(lane, *duration),
-            Step::Inline(exchange) => lane.at = self.exchange(exchange, exchange.bytes, lane.at),
+            Step::Inline(exchange) => {
+                let end = self.exchange(exchange, exchange.bytes, lane.at);
+                self.stood(exchange.role, end - lane.at);
+                lane.at = end;
+            }
             Step::Split { before, duration, after, .. } => self.split(lane, *before, *duration, *after),
             Step::Issue(id, exchange) => {
                 let end = self.exchange(exchange, exchange.bytes, lane.at);
-                lane.issued.push((*id, end));
+                lane.issued.push((*id, end, exchange.role));
             }
             Step::Wait(id) => {
-                if let Some(position) = lane.issued.iter().position(|(known, _)| known == id) {
-                    lane.at = lane.at.max(lane.issued.remove(position).1);
+                if let Some(position) = lane.issued.iter().position(|(known, ..)| known == id) {
+                    let (_, end, role) = lane.issued.remove(position);
+                    self.stood(role, end - lane.at);
+                    lane.at = lane.at.max(end);
                 }
             }
             Step::Launch { span, waits } => {
@@ -416,7 +475,11 @@ impl<'a> Shared<'a> {
         for part in 0..parts {
             if !incoming.is_empty() {
                 let needed = ((part + 1) * incoming.len() as u32).div_ceil(parts) - 1;
-                lane.at = lane.at.max(incoming[needed as usize]);
+                let came = incoming[needed as usize];
+                if let Some((exchange, _)) = before {
+                    self.stood(exchange.role, came - lane.at);
+                }
+                lane.at = lane.at.max(came);
             }
             self.calc(lane, Span(share(duration.0, part, parts)));
             if let Some((exchange, chunks)) = after {
@@ -426,6 +489,9 @@ impl<'a> Shared<'a> {
                     outgoing += 1;
                 }
             }
+        }
+        if let Some((end, (exchange, _))) = sent.zip(after) {
+            self.stood(exchange.role, end - lane.at);
         }
         lane.at = sent.unwrap_or(lane.at);
     }
@@ -439,6 +505,8 @@ struct Walk<'a> {
     /// Where units are entered, and left.
     entered: Vec<(f64, SmallVec<[u32; 2]>)>,
     left: Vec<(f64, SmallVec<[u32; 2]>)>,
+    /// At each of these: for how long exchanges had made it stand still.
+    inside: [Vec<[f64; 3]>; 2],
 }
 
 /// Rounds of passes walked in a row, and how many of the last count: what one fetches for the next has then settled.
@@ -454,6 +522,7 @@ impl<'a> Walk<'a> {
             lane: Lane::default(),
             entered: Vec::new(),
             left: Vec::new(),
+            inside: [Vec::new(), Vec::new()],
         }
     }
 
@@ -461,8 +530,14 @@ impl<'a> Walk<'a> {
     fn pass(&mut self, pass: &Pass) -> f64 {
         for step in &pass.steps {
             match step {
-                Step::Enter(units) => self.entered.push((self.lane.at, units.clone())),
-                Step::Leave(units) => self.left.push((self.lane.at, units.clone())),
+                Step::Enter(units) => {
+                    self.entered.push((self.lane.at, units.clone()));
+                    self.inside[0].push(self.shared.inside);
+                }
+                Step::Leave(units) => {
+                    self.left.push((self.lane.at, units.clone()));
+                    self.inside[1].push(self.shared.inside);
+                }
                 _ => self.shared.step(&mut self.lane, step),
             }
         }
