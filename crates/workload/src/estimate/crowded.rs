@@ -10,9 +10,11 @@
 
 use std::collections::BinaryHeap;
 
-use super::course::{Ends, Gathering, REDUCES, Reducing, marks};
+use super::course::Ends;
+use super::data::{Point, Stretch};
 use super::fluid::{At, Exchanges, Leaving, Of, Part, Shares};
-use super::pass::{Point, StagePrice, Stretch};
+use super::marks::{Gathering, REDUCES, Reducing, marks};
+use super::pass::StagePrice;
 use crate::schedules::Schedule;
 
 /// What is followed.
@@ -219,8 +221,7 @@ impl Walk<'_> {
     }
 
     fn reduce(&mut self, rank: u32, leaving: Leaving) {
-        for ((of, part), across) in
-            [Of::Shard, Of::Expert].into_iter().zip(leaving.parts).zip(leaving.across)
+        for ((of, part), across) in [Of::Shard, Of::Expert].into_iter().zip(leaving.parts).zip(leaving.across)
         {
             if part.alone() > 0.0 {
                 self.exchanges.push(of, rank, part, On::Reduce { rank, across });

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::pass::Meeting;
+use super::data::Meeting;
 
 /// What an exchange takes: `latency` whatever else goes on, and before it `work` on links that it has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -322,7 +322,8 @@ impl<'a, T: Copy> Exchanges<'a, T> {
             }
             let queued: f64 = self.queues[class].iter().skip(1).map(|(part, _)| part.work).sum();
             self.next();
-            let rate = self.rates.iter().find(|&&(known, _)| known as usize == class).map_or(1.0, |found| found.1);
+            let rate =
+                self.rates.iter().find(|&&(known, _)| known as usize == class).map_or(1.0, |found| found.1);
             // While both go on, so much of the stretch passes.
             let beside = (1.0 + meeting.longer - meeting.held).max(f64::MIN_POSITIVE);
             let met = ((self.left[class] + queued) / rate / beside).min(span);

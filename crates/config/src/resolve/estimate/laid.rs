@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::Bytes;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::estimate::{
-    Course, Crowded, Ends, Gathering, Leaving, Part, Reducing, Sheet, Side, StagePrice, Times, Tolls, drained, pair,
+    Course, Crowded, Ends, Gathering, Leaving, Part, Reducing, Sheet, Side, StagePrice, Times, Tolls,
+    drained, pair,
 };
 use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
 use windtunnel_workload::model::{Architecture, Chunk, Resident, Training};
