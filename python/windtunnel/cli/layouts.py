@@ -6,56 +6,49 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import typer
-
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel.source import Source
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def layouts(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Which job (default: the first).")] = None,
+    scenario: Annotated[Path, Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
+    job: Annotated[str | None, Option(metavar="NAME", help="Which job (default: the first).")] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs to lay it out on (default: those of its layout, else all).")
+        int | None, Option(min=1, help="GPUs to lay it out on (default: those of its layout, else all).")
     ] = None,
     fabric: Annotated[
         str,
-        typer.Option(help="Rank on the `ideal` fabric, where NICs alone are shared, or on the scenario's `real` one."),
+        Option(help="Rank on the `ideal` fabric, where NICs alone are shared, or on the scenario's `real` one."),
     ] = "ideal",
-    top: Annotated[int, typer.Option(min=1, help="How many of the best must be exact.")] = 20,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Run every layout that fits, not those that can be best.")
-    ] = False,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved).")
-    ] = None,
+    top: Annotated[int, Option(min=1, help="How many of the best must be exact.")] = 20,
+    all_: Annotated[bool, Option("--all", help="Run every layout that fits, not those that can be best.")] = False,
+    schedule: Annotated[str | None, Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved).")] = None,
     chunks: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Chunks of `interleaved` (default: those that divide, to 8).")
+        str | None, Option(metavar="NUMBERS", help="Chunks of `interleaved` (default: those that divide, to 8).")
     ] = None,
-    micro_batch: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
-    zero: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1,3 and the file's).")
-    ] = None,
-    recompute: Annotated[str | None, typer.Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
+    micro_batch: Annotated[str | None, Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
+    zero: Annotated[str | None, Option(metavar="NUMBERS", help="ZeRO stages (default: 1,3 and the file's).")] = None,
+    recompute: Annotated[str | None, Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
     divisors: Annotated[
-        bool, typer.Option("--divisors", help="Sizes take all divisors of the GPUs, not powers of two alone.")
+        bool, Option("--divisors", help="Sizes take all divisors of the GPUs, not powers of two alone.")
     ] = False,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
+        list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Print also those that were refused or not run.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew.")] = False,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Table of all layouts (.parquet or .csv).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    refused: Annotated[bool, Option("--refused", help="Print also those that were refused or not run.")] = False,
+    workers: Annotated[int | None, Option(min=1, help="Processes at most (default: as many as cores).")] = None,
+    time_limit: Annotated[float | None, Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
+    out: Annotated[Path | None, Option(metavar="FILE", help="Table of all layouts (.parquet or .csv).")] = None,
+    json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """List every layout of a job on its GPUs, with its memory, and rank them by the time of an iteration."""
     from windtunnel.cli.run import parse_override

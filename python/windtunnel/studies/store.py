@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -213,6 +212,8 @@ class Store:
 
     def remove(self, ids: Sequence[int]) -> int:
         """Removes runs and their folders; returns how many there were."""
+        import shutil
+
         count = 0
         for i in ids:
             found = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()
