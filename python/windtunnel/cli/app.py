@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.cli import declare
+from windtunnel.interrupts import watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,13 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status; whatever goes wrong is one message on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        call = plain_call(arguments)
-        if call is not None:
-            status = declare.invoke(*call)
-        else:
-            from windtunnel.cli.tree import app
+        with watched():
+            call = plain_call(arguments)
+            if call is not None:
+                status = declare.invoke(*call)
+            else:
+                from windtunnel.cli.tree import app
 
-            status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
+                status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except SystemExit as error:
