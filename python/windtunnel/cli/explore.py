@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
+from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -110,8 +112,8 @@ def explore(
         keep=keep, perturb=perturb, ratio=ratio, uneven=uneven, seed=seed, ideal=fabric == "ideal",
         budget_bytes=None if budget is None else _bytes(budget),
     )  # fmt: skip
-    with Store(store) as opened, _Bar() as bar:
-        found = search(asked, space, how, progress=bar.asked)
+    with Store(store) as opened, SearchBar("asking the cost model") as bar:
+        found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = ranked(found, objective)
@@ -121,7 +123,7 @@ def explore(
             limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
         )  # fmt: skip
     if not rows:
-        _talk("interrupted before any layout was found")
+        say("interrupted before any layout was found")
         return INTERRUPTED
     record = outcome(asked, found, rows, top=top)
     if page is not None:
@@ -140,7 +142,7 @@ def explore(
             print()
             print(settings_of(asked, rows[0].candidate, settings), end="")
     if found.stopped:
-        _talk("stopped: this is the best that was found until then; what has run is kept")
+        say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
     failed = prove > 0 and not any(row.flow_s is not None for row in rows)
     return FAILED if failed else DONE
@@ -152,7 +154,7 @@ def _proven(
     job: Job,
     store: Store,
     *,
-    bar: _Bar,
+    bar: SearchBar,
     flows: int,
     packets: int,
     networks: list[Network],
@@ -213,33 +215,3 @@ def _bytes(text: str) -> int:
     if number <= 0:
         raise InputError("--budget: expected more than 0, for nothing fits in no memory")
     return number
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """Where the search stands, on a terminal."""
-
-    def __enter__(self) -> Self:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from windtunnel.cli.console import talk
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=talk(), transient=True, disable=not talk().is_terminal)
-        self._task = self._bar.add_task("asking the cost model", total=None)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def asked(self, what: str, done: int, total: int) -> None:
-        self._bar.update(self._task, description=f"asking: {what}", completed=done, total=total)
-
-    def ran(self, where: Any) -> None:  # noqa: ANN401
-        self._bar.update(self._task, description="simulating", completed=where.done, total=where.total)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
+from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -72,15 +75,15 @@ def layouts(
     )
     pairs = [parse_override(text) for text in overrides or []]
     asked = read_job(read_source(scenario), pairs, job, gpus)
-    with Store(store) as opened, _Bar() as bar:
+    with Store(store) as opened, SearchBar("examining") as bar:
         try:
             rows = search(
                 asked, opened, space=space, fabric="real" if fabric == "real" else "ideal",
                 top=None if all_ else top, limits=Limits(workers=workers, seconds=time_limit), fresh=fresh,
-                examining=bar.examined, progress=bar.ran,
+                examining=partial(bar.at, "examining"), progress=bar.ran,
             )  # fmt: skip
         except KeyboardInterrupt:
-            _talk("interrupted: what has run is kept; the same command goes on")
+            say("interrupted: what has run is kept; the same command goes on")
             return INTERRUPTED
     if out is not None:
         write_table(rows, out)
@@ -101,15 +104,15 @@ def best_layout(source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str,
     from windtunnel.studies.store import Store
 
     job = read_job(source, pairs)
-    with Store(Path("runs")) as store, _Bar() as bar:
-        rows = search(job, store, top=1, examining=bar.examined, progress=bar.ran)
+    with Store(Path("runs")) as store, SearchBar("examining") as bar:
+        rows = search(job, store, top=1, examining=partial(bar.at, "examining"), progress=bar.ran)
     best = rows[0]
     if best.state != "done":
         said = best.message or "none fits"
         raise InputError(f"{source.name}: no layout of {job.gpus} GPUs can run: {said}")
     values = best.layout.keys(job.place)
     shown = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.items() if value is not None)
-    _talk(f"layout of {job.gpus} GPUs, the fastest of {len(rows):,}: {shown}")
+    say(f"layout of {job.gpus} GPUs, the fastest of {len(rows):,}: {shown}")
     return [
         (f"{job.place}.workload.training.layers_per_stage", "null"),
         *((key, override_text(value)) for key, value in values.items()),
@@ -128,33 +131,3 @@ def _numbers(option: str, text: str | None, least: int) -> tuple[int, ...] | Non
     if wrong is not None or not names:
         raise InputError(f"{option}: expected whole numbers from {least}, such as `1,2,4`, found `{wrong or text}`")
     return tuple(int(name) for name in names)
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """Where the search stands, on a terminal: candidates examined, then points of the round that runs."""
-
-    def __enter__(self) -> Self:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from windtunnel.cli.console import talk
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=talk(), transient=True, disable=not talk().is_terminal)
-        self._task = self._bar.add_task("examining", total=None)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def examined(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-    def ran(self, where: Any) -> None:  # noqa: ANN401
-        self._bar.update(self._task, description="running", completed=where.done, total=where.total)

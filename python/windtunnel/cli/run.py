@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
@@ -168,11 +169,11 @@ def _resumed(folder: Path, threads: int | None, *, report: bool) -> Result:
 def _warn(result: Result) -> None:
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
-            _talk(f"warning: {warning}")
+            say(f"warning: {warning}")
     for warning in result.summary.get("warnings", []):
-        _talk(f"warning: {warning}")
+        say(f"warning: {warning}")
     for warning in (result.summary["cluster"].get("log") or {}).get("warnings", []):
-        _talk(f"warning: {warning}")
+        say(f"warning: {warning}")
 
 
 def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool, warned: bool = False) -> int:
@@ -185,7 +186,7 @@ def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool
     if not result.summary["partial"]:
         return DONE
     on = "" if not journal_of(result.path).is_file() else f"; `windtunnel run --resume {result.path}` goes on with it"
-    _talk(f"interrupted: the result is partial, `{result.path}`{on}")
+    say(f"interrupted: the result is partial, `{result.path}`{on}")
     return interrupted_status(result.manifest.get("interrupted_by"))
 
 
@@ -195,7 +196,7 @@ def _list(result: Result, *, anyway: bool) -> None:
 
     complaint = list_run(result.path, anyway=anyway)
     if complaint is not None:
-        _talk(f"warning: {complaint}")
+        say(f"warning: {complaint}")
 
 
 def interrupted_status(name: str | None) -> int:
@@ -359,13 +360,7 @@ def _check(result: Result, source: Source, pairs: list[tuple[str, str]], options
         given = engine_options(options)
         difference = engine.compare_events(source.text, source.name, str(source.base), pairs, given, counts)
     if difference is None:
-        _talk(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
+        say(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
         return DONE
-    _talk(f"error: not deterministic: {difference}")
+    say(f"error: not deterministic: {difference}")
     return FAILED
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)
