@@ -85,7 +85,9 @@ def sweep(
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
     from windtunnel.studies.runner import run_points
     from windtunnel.studies.store import Store
+    from windtunnel.studies.study import check_name
 
+    check_name(name or "", "--name")
     study = (
         _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
         if vary
@@ -141,10 +143,13 @@ def _with(study: Study, **changes: Any) -> Study:  # noqa: ANN401
 def _from_file(
     path: Path, *, seeds: int | None, overrides: list[str] | None, name: str | None, unused: tuple[object, ...]
 ) -> Study:
-    from windtunnel.source import read_text
+    from windtunnel import engine
+    from windtunnel.source import read_source
     from windtunnel.studies.study import Study
 
-    if not re.search(r"^study\s*:", read_text(path), re.MULTILINE):
+    given = read_source(path)
+    if not re.search(r"^study\s*:", given.text, re.MULTILINE):
+        engine.scenario_tree(given.text, given.name, [])  # what is not even YAML says where
         raise InputError(
             f"`{path}` is no study, and no `--vary` says what changes in it\n\n"
             "hint: such as `--vary jobs[0].parallelism.tp=1,2,4`"
