@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import windtunnel
-from conftest import ROOT
+from conftest import EIGHT_H100, ROOT
 from windtunnel.engine import InputError
 from windtunnel.experiments import find, run_experiment
 from windtunnel.explore.accuracy import WIDE, compared, drawn, errors
@@ -32,21 +32,8 @@ if TYPE_CHECKING:
     from conftest import Command
     from windtunnel.layout.job import Job
 
-SCENARIO = """
-windtunnel: 1
-name: small
-fidelity: flow
-topology:
-  shape: clos
-  hosts: 2
-  tiers: [{ports_down: 16, rate: 400 Gbps, length: 5 m}]
-  host: {gpu: H100-SXM, gpus: 4, nics: 4, nic: ConnectX-7}
-network: {mtu: 4150 B, header: 66 B, load_balancer: spray}
-jobs:
-  - name: train
-    workload: {model: llama3-8b, global_batch: 32, micro_batch: 1, sequence: 4096}
-    parallelism: {tp: 4, dp: 2, zero: 1}
-"""
+NETWORK = "network: {mtu: 4150 B, header: 66 B, load_balancer: spray}\n"
+SCENARIO = EIGHT_H100.replace("jobs:\n", f"{NETWORK}jobs:\n").replace("sequence: 2048", "sequence: 4096")
 EACH = 8
 """Layouts of each scenario; `explore-accuracy` has fifty."""
 
