@@ -177,12 +177,12 @@ impl Simulator<'_> {
             seen_enough.drive(&mut stage, &watch, self.progress, flows, &mut self.flow_rows);
         self.record.events += stage.shard.fabric().events();
         let end = stage.shard.fabric().now();
-        self.record.simulated_ns = start.0.saturating_add(Span(end.0).ns_ceil());
+        self.record.simulated_ns = start.ns().saturating_add(Span::from_ps(end.ps()).ns_ceil());
         // What networks carried is that of the jobs' time. Behind it come acknowledgements, what is sent again though it has
         // arrived, and timers that nobody waits for.
         // A job's end may be known before the clock gets there.
         let ends = places.clone().filter_map(|job| stage.shard.finished(job));
-        let span = Span(ends.fold(end, Time::max).0);
+        let span = Span::from_ps(ends.fold(end, Time::max).ps());
         let mut network = stage.observe(end);
         // What a replay goes through again was told of the episodes before.
         let from = if episode.replay.is_some() { episode.gathered().min(span) } else { Span::ZERO };
@@ -293,6 +293,6 @@ impl SeenEnough<'_> {
 
 /// When the simulation of `episode` begins, which itself does at `start`.
 pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
-    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.0 / 1_000);
-    CalendarTime(start.0 - before)
+    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.ps() / 1_000);
+    CalendarTime::from_ns(start.ns() - before)
 }

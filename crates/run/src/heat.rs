@@ -93,7 +93,7 @@ impl Heat {
         let seconds = self.end as f64 / 1e9;
         let of = |(&link, bins): (&u32, &Vec<f64>)| {
             let bytes: f64 = bins.iter().sum();
-            let full = topology.link(LinkId(link)).rate.0 as f64 / 8.0 * seconds;
+            let full = topology.link(LinkId(link)).rate.bps() as f64 / 8.0 * seconds;
             (bytes / full, bytes, LinkId(link))
         };
         let mut links: Vec<_> = self.links.iter().map(of).collect();
@@ -111,7 +111,7 @@ impl Heat {
         let width = self.links.values().map(Vec::len).max().unwrap_or(0).max(1);
         let mut values = Vec::with_capacity(links.len() * width);
         for link in &links {
-            let rate = topology.link(*link).rate.0 as f64 / 8.0;
+            let rate = topology.link(*link).rate.bps() as f64 / 8.0;
             let bins = &self.links[&link.0];
             values.extend((0..width as u64).map(|bin| {
                 let (from, until) = (bin * self.width, self.end.min((bin + 1) * self.width));
@@ -180,7 +180,7 @@ impl<'a> Congestion<'a> {
         if job.loading {
             return None;
         }
-        let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
+        let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.ps() as f64;
         // What a replay goes through again was with others.
         let replayed = known.entered_ps.map_or(0, |entered_ps| {
             seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))

@@ -171,7 +171,7 @@ fn filled(plan: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
     let mut filled = plan.clone();
     for (job, job_plan) in filled.jobs.iter_mut().enumerate() {
         if let (Some(lasts), Some(one)) = (job_plan.lasts, ideal.of_job(job)) {
-            let fit = u128::from(lasts) * 1_000 / u128::from(one.0.max(1));
+            let fit = u128::from(lasts) * 1_000 / u128::from(one.ps().max(1));
             job_plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }

@@ -165,7 +165,7 @@ pub struct Clocked<'a> {
 impl ProgressSink for Clocked<'_> {
     fn progress(&mut self, fraction: Option<f64>, _: f64, events: u64) -> bool {
         let fraction = self.reached.part(fraction.unwrap_or(0.0));
-        self.inner.progress(Some(fraction), self.reached.now.0 as f64 / 1e9, self.events.max(events))
+        self.inner.progress(Some(fraction), self.reached.now.ns() as f64 / 1e9, self.events.max(events))
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn plans(
         };
         plans.push(JobPlan {
             name: format!("{}-{index}", kind.name),
-            submit: CalendarTime(job.submit.0),
+            submit: CalendarTime::from_ns(job.submit.ns()),
             priority: job.priority,
             estimate: Some(Span::from_ns(job.estimate)),
             deadline: job.deadline,

@@ -124,7 +124,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         load = context
             .storage
             .filter(|_| !hosts.is_empty())
-            .and_then(|storage| storage.load(data.bytes.0.0, &hosts, ranks as u32));
+            .and_then(|storage| storage.load(data.bytes.0.get(), &hosts, ranks as u32));
     }
     let region = job.data.as_ref().and_then(|data| data.region);
     let cluster = &context.scenario.cluster;
@@ -147,7 +147,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         work: Arc::new(built.into_work(load, context)),
         resized,
         iterations: job.iterations,
-        submit: CalendarTime(job.submit.0),
+        submit: CalendarTime::from_ns(job.submit.0),
         placement,
         locality,
         priority: job.priority,

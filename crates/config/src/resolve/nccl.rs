@@ -223,7 +223,7 @@ impl Told<'_, '_> {
             (&mut constants.inject, &system.inject),
         ] {
             if let Some(given) = given {
-                *limit = given.get().0.0 as f64;
+                *limit = given.get().0.get() as f64;
             }
         }
         if let Some(text) = sheets::text("dispatchers", "deepep") {
@@ -233,7 +233,7 @@ impl Told<'_, '_> {
         }
         self.evidence.add("network.collectives", kind, &source);
         let topology = &fabric.topology;
-        let payload = 1.0 - network.header.0.0 as f64 / network.mtu.0.0.max(1) as f64;
+        let payload = 1.0 - network.header.0.get() as f64 / network.mtu.0.get().max(1) as f64;
         let between = topology.summary().diameter_latency + fabric.nic_latency;
         let hosts_of_domain = topology.scale_up_size().div_ceil(topology.endpoints_per_host().max(1)).max(1);
         Ok(Machine {
@@ -475,7 +475,7 @@ impl RuleFile {
             let (least, most) = given.unwrap_or_default();
             (least.unwrap_or(0), most.unwrap_or(u32::MAX))
         };
-        let bytes = |given: Option<Size>, or: u64| given.map_or(or, |Size(Bytes(bytes))| bytes);
+        let bytes = |given: Option<Size>, or: u64| given.map_or(or, |size| size.0.get());
         let (least, most) = self.bytes.unwrap_or_default();
         Ok(Rule {
             hosts: counts(self.hosts),

@@ -130,7 +130,7 @@ pub fn stream(
     let lives = lives(&life, source, &logged, context)?;
     let priorities = priorities(source, place)?;
     let job = |(index, job): (usize, &LoggedJob)| Job {
-        submit: CalendarTime(job.submit),
+        submit: CalendarTime::from_ns(job.submit),
         estimate: match source.estimates {
             EstimatesName::Exact => job.duration,
             EstimatesName::Asked => job.estimate.unwrap_or(job.duration),

@@ -80,7 +80,7 @@ impl<T: Transport> Engines<T> {
             number += 1;
         });
         for &pair in &found.pairs {
-            self.at_home(pair.homes[0], |engine| engine.reset_sender(pair, now.0));
+            self.at_home(pair.homes[0], |engine| engine.reset_sender(pair, now.ps()));
             self.at_home(pair.homes[1], |engine| engine.reset_receiver(pair.receiver));
         }
         found

@@ -59,7 +59,7 @@ impl Account {
 
     /// A message is complete: port `p` brought its last packet.
     pub(super) fn complete(&mut self, p: u32, completion: Completion) {
-        self.totals.bytes_delivered += completion.bytes.0;
+        self.totals.bytes_delivered += completion.bytes.get();
         self.done.push((p, completion));
     }
 

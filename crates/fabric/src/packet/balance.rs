@@ -66,7 +66,7 @@ impl Balance {
         let bucket = (combine(hash, FLOWLET) % BUCKETS) as u16;
         let fresh = || Flowlet { last: now, draw: combine(combine(FLOWLET, u64::from(switch)), now) };
         let flowlet = self.flowlets.entry((switch, bucket)).or_insert_with(fresh);
-        if now - flowlet.last > gap.0 {
+        if now - flowlet.last > gap.ps() {
             *flowlet = fresh();
         }
         flowlet.last = now;
@@ -107,7 +107,7 @@ impl Recycler {
             explore: 0,
             drawn: 0,
             fill: (path.bdp / u64::from(path.mtu.max(1))) as u32,
-            span: path.base_rtt.0 * FROZEN,
+            span: path.base_rtt.ps() * FROZEN,
             seed: combine(seed, REPS),
         }
     }
@@ -249,7 +249,7 @@ impl<T: Transport> Engine<T> {
             marked: packet.flags & flag::MARKED != 0,
             draw: adaptive_draw(packet, switch),
         };
-        let at = BalancerSwitch { switch, now: Time(now) };
+        let at = BalancerSwitch { switch, now: Time::from_ps(now) };
         let place = self.policy.choose(&at, &asked, &known) % known.len();
         let port = known[place].port;
         self.lead.balance.known = known;
@@ -300,7 +300,7 @@ mod tests {
             for wait in gaps {
                 now += wait;
                 let next = balance.flowlet(3, hash, now, gap);
-                prop_assert_eq!(next == last, wait <= gap.0);
+                prop_assert_eq!(next == last, wait <= gap.ps());
                 last = next;
             }
         }

@@ -422,7 +422,7 @@ impl Pacer {
 impl<T: Transport> Engine<T> {
     /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair may want credit.
     pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
-        let mtu = self.settings.mtu.0;
+        let mtu = self.settings.mtu.get();
         let Some(credits) = self.credits.get_mut() else { return };
         credits.saw(p, packet, now);
         if let Some(granted) = credits.want(packet, p, trimmed, mtu) {
@@ -440,7 +440,7 @@ impl<T: Transport> Engine<T> {
 
     /// NIC port `p` may grant.
     pub(super) fn grant(&mut self, p: u32, now: u64) {
-        let mtu = self.settings.mtu.0;
+        let mtu = self.settings.mtu.get();
         let granted = self.credits.get_mut().and_then(|credits| credits.grant(p, now, mtu));
         let Some(Granted { flow, bytes, all }) = granted else { return };
         self.account.totals.grants += 1;

@@ -126,7 +126,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn partition(&self, parallel: &ParallelSettings) -> Partition {
         let topology = &self.fabric.topology;
         let (nics, planes) = (topology.nics(), topology.planes());
-        let delay = |port: u32| Span(self.fabric.kind(port).delay);
+        let delay = |port: u32| Span::from_ps(self.fabric.kind(port).delay);
         let mut edges = Vec::new();
         for nic in 0..nics {
             for plane in 0..planes {
@@ -411,24 +411,24 @@ impl<T: Transport> Process for Engine<T> {
 
     fn next_time(&mut self) -> Time {
         let waiting = self.crossing.as_ref().map_or(u64::MAX, |crossing| crossing.next);
-        Engine::next_time(self).min(Time(waiting))
+        Engine::next_time(self).min(Time::from_ps(waiting))
     }
 
     fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Load>) -> u64 {
         let mut handled = 0;
-        while !self.has_halted() && self.step(horizon.0 - 1) {
+        while !self.has_halted() && self.step(horizon.ps() - 1) {
             handled += 1;
         }
-        self.sample_before(horizon.0);
-        handled += self.flush(horizon.0);
+        self.sample_before(horizon.ps());
+        handled += self.flush(horizon.ps());
         let Some(crossing) = &mut self.crossing else { return handled };
         let Crossing { loads, spare, number, .. } = &mut **crossing;
         for (receiver, load) in (0..).zip(loads).filter(|(_, load)| load.first != u64::MAX) {
             let message = std::mem::replace(load, spare.pop().unwrap_or(Load::new()));
-            let time = Time(message.first);
+            let time = Time::from_ps(message.first);
             let key = EventKey { time, class: 0, receiver, sender: *number, count: 0 };
             // As if all had been sent the least time before the first arrives: that is what the lookahead is held to.
-            let sent = Time(message.first - message.least);
+            let sent = Time::from_ps(message.first - message.least);
             let own = outbox.post(sent, Envelope { key, message });
             debug_assert!(own.is_none(), "an away port leads elsewhere");
         }

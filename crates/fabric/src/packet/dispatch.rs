@@ -149,10 +149,10 @@ impl<T: Transport> Engine<T> {
         priorities.dedup();
         FabricFacts {
             rate: self.fabric.kind(0).rate,
-            mtu: self.settings.mtu.0 as u32,
-            header: self.settings.header.0 as u32,
-            control: self.settings.control.0 as u32,
-            propagation: Span(propagation),
+            mtu: self.settings.mtu.get() as u32,
+            header: self.settings.header.get() as u32,
+            control: self.settings.control.get() as u32,
+            propagation: Span::from_ps(propagation),
             hops,
             buffer: self.buffer_of_ports(),
             paths: match self.settings.balancer {
@@ -211,7 +211,7 @@ impl<T: Transport> Engine<T> {
         let desk = &mut dispatch.desks[p as usize];
         desk.heard = now;
         let joined = Joined {
-            now: Time(now),
+            now: Time::from_ps(now),
             flow: half.number,
             first: outgoing.first,
             packets: outgoing.packets,
@@ -246,7 +246,8 @@ impl<T: Transport> Engine<T> {
                         continue;
                     }
                     let desk = &mut dispatch.desks[p as usize];
-                    let next = self.dispatcher.next(&mut desk.state, Time(now), &mut dispatch.outbox);
+                    let next =
+                        self.dispatcher.next(&mut desk.state, Time::from_ps(now), &mut dispatch.outbox);
                     if let Some(parcel) = next {
                         if let Some(id) = self.make_parcel(p, &parcel, now) {
                             self.begin_at_desk(p, id, now);
@@ -276,7 +277,7 @@ impl<T: Transport> Engine<T> {
     fn rearm_desk(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         let desk = &mut dispatch.desks[p as usize];
-        let Some(Time(due)) = self.dispatcher.timer(&desk.state) else { return };
+        let Some(due) = self.dispatcher.timer(&desk.state).map(Time::ps) else { return };
         let due = due.max(now);
         if desk.timer.is_none_or(|known| known > due) {
             desk.timer = Some(due);
@@ -292,8 +293,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         desk.timer = None;
-        if self.dispatcher.timer(&desk.state).is_some_and(|Time(due)| due <= now) {
-            if now - desk.heard > SILENCE.0 {
+        if self.dispatcher.timer(&desk.state).is_some_and(|due| due.ps() <= now) {
+            if now - desk.heard > SILENCE.ps() {
                 let waits = |&&slot: &&u32| {
                     let sender = &self.pairs.senders[slot as usize];
                     sender.port == p && sender.una < sender.limit
@@ -305,7 +306,7 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             self.account.note(|| super::timeline::Key::new(now, Class::Dispatch, p).told(), || 0);
-            self.dispatcher.on_timer(&mut desk.state, Time(now), &mut dispatch.outbox);
+            self.dispatcher.on_timer(&mut desk.state, Time::from_ps(now), &mut dispatch.outbox);
         }
         self.dispatch_port(p, now);
     }
@@ -372,13 +373,13 @@ impl<T: Transport> Engine<T> {
                     return None;
                 }
                 let payload = self.pairs.outgoing[id].payload_of(sequence, self.settings.payload());
-                packet.wire = (payload + self.settings.header.0) as u16;
+                packet.wire = (payload + self.settings.header.get()) as u16;
                 (packet.kind, packet.sequence, packet.detail) = (Kind::Data, sequence, parcel.rank);
             }
             Load::Note(Note { kind, a, b, c }) => {
                 packet.kind = if parcel.back { Kind::Reply } else { Kind::Probe };
                 (packet.sequence, packet.detail, packet.stamp) = (a, b, c);
-                packet.wire = self.settings.control.0 as u16;
+                packet.wire = self.settings.control.get() as u16;
                 packet.queue |= kind << LINE_BITS;
                 self.account.totals.probes += 1;
             }
@@ -422,7 +423,7 @@ impl<T: Transport> Engine<T> {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         self.fabric.ports[p as usize].held = dispatch.lines.waiting(p) + wire;
         dispatch.sent += u64::from(data);
-        let sent = Sent { now: Time(now), flow: whose as u32, back: whose & BACK != 0, load, path };
+        let sent = Sent { now: Time::from_ps(now), flow: whose as u32, back: whose & BACK != 0, load, path };
         self.dispatcher.on_sent(&mut dispatch.desks[p as usize].state, &sent, &mut dispatch.outbox);
     }
 
@@ -449,7 +450,7 @@ impl<T: Transport> Engine<T> {
             let half = if back { dispatch.senders[slot as usize] } else { dispatch.receivers[slot as usize] };
             let kind = packet.queue >> LINE_BITS;
             let note = Note { kind, a: packet.sequence, b: packet.detail, c: packet.stamp };
-            let heard = Heard { now: Time(now), flow: half.number, back, note, path, marked };
+            let heard = Heard { now: Time::from_ps(now), flow: half.number, back, note, path, marked };
             let desk = &mut dispatch.desks[to as usize];
             desk.heard = now;
             self.dispatcher.on_note(&mut desk.state, &heard, &mut dispatch.outbox);
@@ -462,7 +463,7 @@ impl<T: Transport> Engine<T> {
     fn land(&mut self, p: u32, packet: &Packet, marked: bool, now: u64) {
         let &Packet { flow: slot, sequence, wire, path, to, .. } = packet;
         self.account.totals.data_packets += 1;
-        let full = self.settings.mtu.0 as u16;
+        let full = self.settings.mtu.get() as u16;
         let receiver = &mut self.pairs.receivers[slot as usize];
         receiver.data_gone += 1;
         let (fresh, early) = receiver.file(sequence, wire, full);
@@ -490,7 +491,7 @@ impl<T: Transport> Engine<T> {
         delivery.delay += delay;
         dispatch.longest = dispatch.longest.max(delay);
         let landed = Landed {
-            now: Time(now),
+            now: Time::from_ps(now),
             flow: number,
             sequence,
             rank: packet.detail,

@@ -148,7 +148,7 @@ impl<T: Transport> Engine<T> {
             telemetry: Kept::default(),
             reductions: Reductions::default(),
             dispatch: Kept::default(),
-            account: Account::new(Sampler::new(settings.sample_every.map(|every| every.0), ports as u32)),
+            account: Account::new(Sampler::new(settings.sample_every.map(|every| every.ps()), ports as u32)),
             crossing: None,
             fabric,
             settings,
@@ -160,8 +160,8 @@ impl<T: Transport> Engine<T> {
         engine.build_queues()?;
         engine.build_dispatch()?;
         if let Some(credits) = engine.credits.get_mut() {
-            let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.0 as u32), &engine.fabric);
-            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0);
+            let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.get() as u32), &engine.fabric);
+            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.bps());
             *credits = Credits::new(scheme, rates, engine.settings.seed);
         }
         Ok(engine)

@@ -74,7 +74,7 @@ pub struct Spread {
 
 impl<T: Transport> Engines<T> {
     /// An idle network at time zero. What follows from a completion begins `reaction` after it or later;
-    /// `Span(u64::MAX)` where nothing does.
+    /// `Span::MAX` where nothing does.
     ///
     /// # Errors
     /// [`PacketError`] for settings that cannot work on this topology.
@@ -178,7 +178,7 @@ impl<T: Transport> Engines<T> {
         match &mut self.parts {
             Parts::One(engine) => {
                 let next = engine.next_time();
-                engine.timeline.reach(now.min(next).0);
+                engine.timeline.reach(now.min(next).ps());
                 engine.open_on(request, wish)
             }
             Parts::Many(many) => many.open(now, request, wish),
@@ -509,13 +509,13 @@ impl<T: Transport> Many<T> {
     fn first_check(&self) -> Time {
         let mut first = u64::MAX;
         self.each(|engine| first = first.min(engine.first_check()));
-        Time(first)
+        Time::from_ps(first)
     }
 
     /// Everything up to `now` has been handled: ends the run if pauses that have lasted for long wait for one another.
     fn check_pauses(&self, now: Time) {
         let mut long = Vec::new();
-        self.each(|engine| long.push(engine.long_paused(now.0)));
+        self.each(|engine| long.push(engine.long_paused(now.ps())));
         if long.iter().all(Vec::is_empty) {
             return;
         }
@@ -528,7 +528,7 @@ impl<T: Transport> Many<T> {
         }
         for (number, ports) in long.into_iter().enumerate() {
             let mut engine = self.crew.process(number);
-            let due = now.0 + engine.queues.patience().unwrap_or(0);
+            let due = now.ps() + engine.queues.patience().unwrap_or(0);
             for p in ports {
                 engine.check_later(due, p);
             }
@@ -554,7 +554,7 @@ impl<T: Transport> Many<T> {
         drop(first);
         for way in [0, 1] {
             // The queues that a way may depend on are those of its first switch.
-            self.crew.process(starts[way]).find_way(&mut plan, request, way, now.0);
+            self.crew.process(starts[way]).find_way(&mut plan, request, way, now.ps());
         }
         let mut places = plan.hashes;
         if plan.fixed {
@@ -596,10 +596,11 @@ impl<T: Transport> Many<T> {
         // Pauses are looked at between windows, and those that begin now no sooner than their patience allows.
         let patience = self.crew.process(0).queues.patience();
         let begun = self.next_time().max(self.clock);
-        let check = self.first_check().min(patience.map_or(Time::NEVER, |patience| begun + Span(patience)));
+        let check =
+            self.first_check().min(patience.map_or(Time::NEVER, |patience| begun + Span::from_ps(patience)));
         let (whole, limit) = (limit, limit.min(check));
         let first_done = Arc::clone(&self.first_done);
-        let until = Time(limit.0.saturating_add(1));
+        let until = Time::from_ps(limit.ps().saturating_add(1));
         let outcome = self.crew.run(until, |progress| {
             let completed = first_done.load(Relaxed) != u64::MAX;
             if completed || progress.events >= budget { Control::Cancel } else { Control::Continue }
@@ -612,11 +613,11 @@ impl<T: Transport> Many<T> {
         let reached = match outcome.end {
             // Everything before is handled; but nobody has seen what the first completion causes.
             _ if first != u64::MAX => {
-                let before = Time(first.saturating_add(self.reaction.0) - 1);
-                Time(outcome.progress.time.0 - 1).min(before).min(limit)
+                let before = Time::from_ps(first.saturating_add(self.reaction.ps()) - 1);
+                Time::from_ps(outcome.progress.time.ps() - 1).min(before).min(limit)
             }
-            End::Cancelled => Time(outcome.progress.time.0 - 1),
-            End::Idle if self.first_check() == Time::NEVER && whole >= Time::HORIZON => Time(last),
+            End::Cancelled => Time::from_ps(outcome.progress.time.ps() - 1),
+            End::Idle if self.first_check() == Time::NEVER && whole >= Time::HORIZON => Time::from_ps(last),
             End::Idle if self.first_check() == Time::NEVER => whole,
             End::Idle | End::Stop => limit,
         };
@@ -658,13 +659,13 @@ mod tests {
         let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
         let settings = PacketSettings { parallel, ..PacketSettings::default() };
         let mut engines =
-            Engines::new(topology, settings, Dctcp::default(), Span(u64::MAX)).expect("settings that work");
+            Engines::new(topology, settings, Dctcp::default(), Span::MAX).expect("settings that work");
         engines.keep_digest(focus);
         for from in 0..16 {
             let request =
                 OpenRequest { from, to: (from + 5) % 16, entropy: 0, keep: false, route: [&[], &[]] };
             let pair = engines.open(Time::ZERO, &request);
-            engines.send(Time::ZERO, pair, Bytes(500_000), u64::from(from));
+            engines.send(Time::ZERO, pair, Bytes::new(500_000), u64::from(from));
         }
         engines
     }
@@ -688,7 +689,7 @@ mod tests {
                     && let Some(p) = (0..engine.fabric.ports.len()).find(sending)
                 {
                     // It arrives when it would, with a mark that nobody has made.
-                    due = Some(Time(engine.fabric.ports[p].reaches));
+                    due = Some(Time::from_ps(engine.fabric.ports[p].reaches));
                     let head = engine.fabric.ports[p].flight.head;
                     engine.packets[head].flags ^= flag::MARKED;
                 }
@@ -707,7 +708,7 @@ mod tests {
         let one = ParallelSettings::default();
         for (threads, processes) in [(1, Some(3)), (2, None)] {
             let many = ParallelSettings { threads, processes, threshold: None };
-            for at in [Time(3_000_000), Time(9_123_456)] {
+            for at in [Time::from_ps(3_000_000), Time::from_ps(9_123_456)] {
                 let mut focus = EventDigest::new();
                 let (found, due) = loop {
                     let (whole, _) = run(one, &focus, None);

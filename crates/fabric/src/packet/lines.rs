@@ -92,7 +92,7 @@ impl PortLines {
             some &= some - 1;
             let Some(Bucket { interval, depth }) = self.bucket(p, line) else { return Choice::Serve(line) };
             let full_at = self.each[p as usize * self.count + line].full_at;
-            let may = full_at.saturating_sub(u64::from(depth - 1) * interval.0);
+            let may = full_at.saturating_sub(u64::from(depth - 1) * interval.ps());
             if may <= start {
                 return Choice::Serve(line);
             }
@@ -107,7 +107,7 @@ impl PortLines {
         let (bucket, order) = (self.bucket(p, line), self.rule(p).lines[line].order);
         let waiting = &mut self.each[p as usize * self.count + line];
         if let Some(Bucket { interval, .. }) = bucket {
-            waiting.full_at = waiting.full_at.max(start) + interval.0;
+            waiting.full_at = waiting.full_at.max(start) + interval.ps();
         }
         let id = match order {
             Order::Come => waiting.list.pop(packets),
@@ -378,7 +378,7 @@ impl<T: Transport> Engine<T> {
                 self.fabric.topology.tier(number) == tier
             };
             let switch = (0..self.fabric.switches.len() as u32).find(of_tier)?;
-            let Bytes(size) = buffer.size;
+            let size = buffer.size.get();
             Some(size / u64::from(self.fabric.switches[switch as usize].count.max(1)))
         });
         shares.min().map(|share| u32::try_from(share).unwrap_or(u32::MAX))

@@ -236,7 +236,7 @@ impl<T: Transport> Engine<T> {
         PlanesOf::<T>::ask(|| {
             let Pairs { senders, memories, .. } = &mut self.pairs;
             let plane = senders[leg as usize].port % self.fabric.topology.planes();
-            let (state, now) = (&mut senders[flow as usize].cc, Time(start));
+            let (state, now) = (&mut senders[flow as usize].cc, Time::from_ps(start));
             let takes = match memories.of(flow) {
                 Some(memory) => self.endpoint.takes_plane(memory, state, plane, now),
                 None => self.endpoint.takes_plane(&mut MemoryOf::<T::Endpoint>::default(), state, plane, now),
@@ -258,9 +258,9 @@ impl<T: Transport> Engine<T> {
         }
         // Its pace may have changed since its last packet.
         let eligible = if leg == flow {
-            sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0)
+            sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).ps())
         } else {
-            let gap = self.endpoint.gap(&sender.cc, wire).0;
+            let gap = self.endpoint.gap(&sender.cc, wire).ps();
             self.pairs.senders[leg as usize].repace(now, |_, _| gap)
         };
         let sender = &mut self.pairs.senders[leg as usize];

@@ -134,7 +134,7 @@ impl<T: Transport> Engine<T> {
                 let trims = facts.planes > 1 && self.settings.trimming.is_some();
                 let slack = facts.queue.filter(|_| trims).unwrap_or_default();
                 let spreads = !plan.fixed && self.settings.balancer.spreads();
-                Box::new(Rack::new(facts.base_rtt.0, spreads, slack.0))
+                Box::new(Rack::new(facts.base_rtt.ps(), spreads, slack.ps()))
             }),
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,

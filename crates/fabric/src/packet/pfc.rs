@@ -74,8 +74,8 @@ impl Guard {
     /// What it may hold when it is resumed.
     fn xon(&self, free: u64) -> u64 {
         match self.settings.xon {
-            Xon::At(bytes) => bytes.0.min(self.xoff(free)),
-            Xon::Below(offset) => self.xoff(free).saturating_sub(offset.0),
+            Xon::At(bytes) => bytes.get().min(self.xoff(free)),
+            Xon::Below(offset) => self.xoff(free).saturating_sub(offset.get()),
         }
     }
 }
@@ -195,7 +195,7 @@ impl Queues {
     /// Time after which it is looked up whether a pause can end; `None` where none is looked at.
     pub(super) fn patience(&self) -> Option<u64> {
         let guard = self.guard.as_ref()?;
-        guard.settings.watchdog.is_none().then_some(guard.settings.patience.0)
+        guard.settings.watchdog.is_none().then_some(guard.settings.patience.ps())
     }
 
     /// Whether a queue of port `p` has been paused for long.
@@ -266,7 +266,7 @@ impl<T: Transport> Engine<T> {
             for (index, queue) in settings.queues.iter().enumerate() {
                 // One for a color alone may be meant to drop all of that.
                 let (Some(rate), Some(red)) = (slowest, queue.red) else { continue };
-                let (kmax, mtu) = (Bytes(u64::from(Marking::new(&red, rate).kmax)), settings.mtu);
+                let (kmax, mtu) = (Bytes::new(u64::from(Marking::new(&red, rate).kmax)), settings.mtu);
                 if kmax < mtu {
                     return Err(PacketError::DropsAll { index, kmax, rate, mtu });
                 }
@@ -303,7 +303,7 @@ impl<T: Transport> Engine<T> {
             queues.guard = Some(Guard {
                 settings: pfc,
                 xoff: match pfc.xoff {
-                    Xoff::Static(bytes) => Limit::Bytes(bytes.0),
+                    Xoff::Static(bytes) => Limit::Bytes(bytes.get()),
                     Xoff::Dynamic(alpha) => Limit::Share((alpha * 65_536.0) as u64),
                 },
                 headroom,
@@ -317,13 +317,14 @@ impl<T: Transport> Engine<T> {
     /// The headroom of the far end of port `p`.
     fn reach(&self, p: u32, pfc: &PfcSettings, lossless: u64) -> u64 {
         if let Some(headroom) = pfc.headroom {
-            return headroom.0;
+            return headroom.get();
         }
         let forth = self.fabric.kind(p);
         let back = &self.fabric.kinds[usize::from(self.fabric.ports[self.fabric.reverse(p) as usize].kind)];
-        let largest = self.settings.mtu.max(self.settings.control).0 as u16;
-        let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.0 as u16) + back.delay;
-        Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.0 }.headroom(self.settings.mtu)
+        let largest = self.settings.mtu.max(self.settings.control).get() as u16;
+        let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.get() as u16) + back.delay;
+        Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.ps() }
+            .headroom(self.settings.mtu)
     }
 
     /// Takes headroom, the queues' reserves and room for control packets out of each switch's shared part.
@@ -345,7 +346,7 @@ impl<T: Transport> Engine<T> {
             rules.map(|rule| u64::from(rule.reserve)).sum()
         };
         let (per_ingress, per_port) = (reserved(true), reserved(false));
-        let for_control = if pfc { CONTROLS * self.settings.control.0 } else { 0 };
+        let for_control = if pfc { CONTROLS * self.settings.control.get() } else { 0 };
         for number in 0..self.fabric.switches.len() {
             let tier = self.fabric.topology.tier(SwitchId(number as u32));
             let switch = &mut self.fabric.switches[number];
@@ -356,18 +357,22 @@ impl<T: Transport> Engine<T> {
             let aside = headroom[number]
                 + per_ingress * ingresses[number]
                 + (per_port + u64::from(more)) * u64::from(switch.count);
-            let (size, ports) = (Bytes(switch.shared), ingresses[number] as u32);
+            let (size, ports) = (Bytes::new(switch.shared), ingresses[number] as u32);
             match switch.shared.checked_sub(aside) {
                 Some(left) if left > 0 => switch.shared = left,
                 _ => {
-                    let each = Bytes(headroom[number] / ingresses[number].max(1));
-                    return Err(PacketError::Headroom { tier, ports, each, aside: Bytes(aside), size });
+                    let each = Bytes::new(headroom[number] / ingresses[number].max(1));
+                    return Err(PacketError::Headroom { tier, ports, each, aside: Bytes::new(aside), size });
                 }
             }
             if let Some(Limit::Bytes(xoff)) = self.queues.guard.as_ref().map(|guard| guard.xoff)
                 && xoff > switch.shared
             {
-                return Err(PacketError::Xoff { tier, xoff: Bytes(xoff), shared: Bytes(switch.shared) });
+                return Err(PacketError::Xoff {
+                    tier,
+                    xoff: Bytes::new(xoff),
+                    shared: Bytes::new(switch.shared),
+                });
             }
         }
         Ok(())
@@ -463,7 +468,7 @@ impl<T: Transport> Engine<T> {
         let by = self.queues.stations[frame.upstream as usize].reverse;
         self.serve(by, now);
         let Some(guard) = &self.queues.guard else { return };
-        let (size, response) = (guard.settings.frame.0 as u16, guard.settings.response.0);
+        let (size, response) = (guard.settings.frame.get() as u16, guard.settings.response.ps());
         let port = &mut self.fabric.ports[by as usize];
         let kind = &self.fabric.kinds[usize::from(port.kind)];
         port.free_at = port.free_at.max(now) + kind.serialise(size);
@@ -505,10 +510,10 @@ impl<T: Transport> Engine<T> {
             self.account.totals.pauses += 1;
             let Some(guard) = &self.queues.guard else { return };
             match guard.settings.watchdog {
-                Some(patience) if !nic => self.timeline.schedule(now + patience.0, Class::Touch, p),
+                Some(patience) if !nic => self.timeline.schedule(now + patience.ps(), Class::Touch, p),
                 Some(_) => {}
                 None => {
-                    let due = now + guard.settings.patience.0;
+                    let due = now + guard.settings.patience.ps();
                     self.check_later(due, p);
                 }
             }
@@ -588,7 +593,7 @@ impl<T: Transport> Engine<T> {
         let Some(limit) = self.queues.guard.as_ref().and_then(|guard| guard.settings.watchdog) else {
             return;
         };
-        let limit = limit.0;
+        let limit = limit.ps();
         for queue in 0..self.queues.count {
             let place = self.queues.place(p, queue);
             let bit = 1u8 << queue;
@@ -665,7 +670,7 @@ impl<T: Transport> Engine<T> {
             (0u32..).zip(&guard.headroom).filter(|&(p, _)| self.queues.stations[p as usize].reverse != NONE);
         ingress
             .filter(|&(p, _)| self.fabric.ports[p as usize].far.as_switch().is_some())
-            .map(|(p, &bytes)| (self.fabric.link_of(p), Bytes(u64::from(bytes))))
+            .map(|(p, &bytes)| (self.fabric.link_of(p), Bytes::new(u64::from(bytes))))
             .collect()
     }
 }

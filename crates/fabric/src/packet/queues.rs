@@ -157,10 +157,10 @@ impl Queues {
         let settings = if settings.is_empty() { &one } else { settings };
         let rule = |queue: &QueueSettings| Rule {
             weight: queue.weight,
-            quantum: u64::from(queue.weight) * mtu.0,
+            quantum: u64::from(queue.weight) * mtu.get(),
             shaper: queue.shaper,
-            fill: queue.shaper.map_or(0, |shaper| time_of(shaper.rate, shaper.burst.0)),
-            reserve: u32::try_from(queue.reserve.0).unwrap_or(u32::MAX),
+            fill: queue.shaper.map_or(0, |shaper| time_of(shaper.rate, shaper.burst.get())),
+            reserve: u32::try_from(queue.reserve.get()).unwrap_or(u32::MAX),
             alpha: queue.alpha.map(|alpha| (alpha * 65_536.0) as u64),
             lossless: queue.lossless,
         };
@@ -331,7 +331,7 @@ impl Queues {
 
 /// ceil(bytes · 8 · 10^12 / rate) picoseconds.
 fn time_of(rate: BitRate, bytes: u64) -> u64 {
-    rate.serialise(Bytes(bytes)).0
+    rate.serialise(Bytes::new(bytes)).ps()
 }
 
 impl<T: Transport> Engine<T> {

@@ -252,7 +252,7 @@ impl<T: Transport> Engine<T> {
         if rack.heard(now, told, next) {
             // What was taken for lost when the probe was made was lost.
             let loss = Loss {
-                now: Time(now),
+                now: Time::from_ps(now),
                 kind: LossKind::Gap,
                 sequence: next - 1,
                 next,
@@ -287,14 +287,14 @@ impl<T: Transport> Engine<T> {
             for sequence in lost {
                 sender.resend.add(sender.una, sequence);
             }
-            let loss = Loss { now: Time(now), kind, sequence, next, bytes, again };
+            let loss = Loss { now: Time::from_ps(now), kind, sequence, next, bytes, again };
             self.lose(flow, &loss);
         }
         let sender = &self.pairs.senders[flow as usize];
         if let Some(rack) = &sender.rack
             && self.has_tail(flow)
         {
-            due = due.min(rack.probes_at(sender.heard, self.endpoint.timeout(&sender.cc).0));
+            due = due.min(rack.probes_at(sender.heard, self.endpoint.timeout(&sender.cc).ps()));
         }
         due.max(now + 1)
     }
@@ -314,7 +314,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn probe(&mut self, flow: u32, now: u64) {
         let tail = self.has_tail(flow);
         let sender = &mut self.pairs.senders[flow as usize];
-        let timeout = self.endpoint.timeout(&sender.cc).0;
+        let timeout = self.endpoint.timeout(&sender.cc).ps();
         let Some(rack) = &mut sender.rack else { return };
         if !tail || now < rack.probes_at(sender.heard, timeout) {
             return;

@@ -308,7 +308,7 @@ impl<T: Transport> Engine<T> {
         let out_of_order = sequence > receiver.expected;
         let mut now_or_never = packet.flags & flag::ASKS != 0;
         let mut asks = false;
-        let full = self.settings.mtu.0 as u16;
+        let full = self.settings.mtu.get() as u16;
         let in_order_only = self.endpoint.recovery() == Recovery::GoBackN;
         if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
             self.answer(&packet, false, now);
@@ -349,7 +349,7 @@ impl<T: Transport> Engine<T> {
         }
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
-        let arrived = Arrived { now: Time(now), sequence, wire, marked, out_of_order };
+        let arrived = Arrived { now: Time::from_ps(now), sequence, wire, marked, out_of_order };
         let answer = self.endpoint.on_data(&mut receiver.peer, &arrived);
         let reply = ProbesOf::<T>::ask(|| self.endpoint.reply(&mut receiver.peer, &arrived)).flatten();
         if fresh
@@ -427,7 +427,8 @@ impl<T: Transport> Engine<T> {
                 next => receiver.reported + self.pairs.incoming[next].packets,
             };
             self.pairs.incoming.release(id);
-            self.account.complete(p, Completion { token, at: Time(now), start, bytes: Bytes(bytes) });
+            self.account
+                .complete(p, Completion { token, at: Time::from_ps(now), start, bytes: Bytes::new(bytes) });
             if let Some(crossing) = &self.crossing {
                 crossing.calls(now);
             }
@@ -472,7 +473,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn send_pull(&mut self, flow: u32, granted: u64, now: u64) {
         let path = match self.settings.balancer {
             Balancer::Spray { paths } | Balancer::Source { paths } => {
-                (granted / self.settings.mtu.0 % u64::from(paths)) as u16
+                (granted / self.settings.mtu.get() % u64::from(paths)) as u16
             }
             _ => 0,
         };
@@ -509,7 +510,7 @@ impl<T: Transport> Engine<T> {
             next: NONE,
             to,
             itinerary: Itinerary::DIRECT,
-            wire: self.settings.control.0 as u16 + packet.wire,
+            wire: self.settings.control.get() as u16 + packet.wire,
             flags: packet.flags | receiver.flags,
             ..packet
         };

@@ -67,7 +67,7 @@ impl Restrained {
 
     fn begin(&mut self, rule: &Restraint) {
         let draw = (combine(self.seed, self.intervals) >> 11) as f64 / (1u64 << 53) as f64;
-        self.end += ((0.75 + draw / 2.0) * rule.interval.0 as f64) as u64 + 1;
+        self.end += ((0.75 + draw / 2.0) * rule.interval.ps() as f64) as u64 + 1;
         self.intervals += 1;
     }
 

@@ -96,7 +96,7 @@ impl<T: Transport> Engine<T> {
         let sent = port.counters.bytes - *last;
         if bytes > 0 || sent > 0 {
             *last = port.counters.bytes;
-            self.account.sampler.found.push((p, QueueSample { at: Time(at), link, bytes, sent }));
+            self.account.sampler.found.push((p, QueueSample { at: Time::from_ps(at), link, bytes, sent }));
         }
     }
 
@@ -108,7 +108,7 @@ impl<T: Transport> Engine<T> {
     /// Appends the samples of instants before `clock`, with their ports, by time and then by port.
     pub(super) fn take_samples_before(&mut self, clock: u64, samples: &mut Vec<(u32, QueueSample)>) {
         self.sample_before(clock);
-        let ripe = self.account.sampler.found.partition_point(|(_, sample)| sample.at.0 < clock);
+        let ripe = self.account.sampler.found.partition_point(|(_, sample)| sample.at.ps() < clock);
         samples.extend(self.account.sampler.found.drain(..ripe));
     }
 }

@@ -266,7 +266,7 @@ pub const MOST_PORTS: usize = 1 << PORT_BITS;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PacketError {
     /// No room for payload.
-    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.0, header.0)]
+    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.get(), header.get())]
     Mtu {
         /// The packet.
         mtu: Bytes,
@@ -280,7 +280,7 @@ pub enum PacketError {
         found: usize,
     },
     /// A size beyond what a packet can have.
-    #[error("`{name}` is {} B, expected 1 B to {LARGEST} B", found.0)]
+    #[error("`{name}` is {} B, expected 1 B to {LARGEST} B", found.get())]
     Size {
         /// The setting.
         name: &'static str,
@@ -288,7 +288,7 @@ pub enum PacketError {
         found: Bytes,
     },
     /// Marking that begins after it has reached its end.
-    #[error("`ecn.kmin` is {} B, expected at most `ecn.kmax`: {} B", kmin.0, kmax.0)]
+    #[error("`ecn.kmin` is {} B, expected at most `ecn.kmax`: {} B", kmin.get(), kmax.get())]
     Ecn {
         /// Start.
         kmin: Bytes,
@@ -312,7 +312,7 @@ pub enum PacketError {
         expected: &'static str,
     },
     /// Reserves that leave no shared part.
-    #[error("`buffers[{tier}]` reserves {} B for each of {ports} ports, expected less than its size: {} B", reserve.0, size.0)]
+    #[error("`buffers[{tier}]` reserves {} B for each of {ports} ports, expected less than its size: {} B", reserve.get(), size.get())]
     Reserve {
         /// Tier of the switch.
         tier: u8,
@@ -342,7 +342,7 @@ pub enum PacketError {
         index: usize,
     },
     /// A bucket in which no full packet fits.
-    #[error("`queues[{index}].burst` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
+    #[error("`queues[{index}].burst` is {} B, expected at least `mtu`: {} B", burst.get(), mtu.get())]
     Burst {
         /// Place of the queue.
         index: usize,
@@ -352,7 +352,7 @@ pub enum PacketError {
         mtu: Bytes,
     },
     /// Thresholds of a queue in the wrong order.
-    #[error("`{name}` of queue {index}: `kmin` is {} B, expected at most `kmax`: {} B", kmin.0, kmax.0)]
+    #[error("`{name}` of queue {index}: `kmin` is {} B, expected at most `kmax`: {} B", kmin.get(), kmax.get())]
     Profile {
         /// The setting.
         name: &'static str,
@@ -366,7 +366,7 @@ pub enum PacketError {
     /// A profile that drops every full packet at some port, whatever waits there.
     #[error(
         "`queues[{index}].red.kmax` comes to {} B at ports of {} Gbps, where all above is dropped, expected at least `mtu`: {} B",
-        kmax.0, rate.0 as f64 / 1e9, mtu.0
+        kmax.get(), rate.bps() as f64 / 1e9, mtu.get()
     )]
     DropsAll {
         /// Place of the queue.
@@ -385,7 +385,7 @@ pub enum PacketError {
         index: usize,
     },
     /// A peak below what is committed.
-    #[error("`queues[{index}].meter.pir` is {} bps, expected at least `cir`: {} bps", pir.0, cir.0)]
+    #[error("`queues[{index}].meter.pir` is {} bps, expected at least `cir`: {} bps", pir.bps(), cir.bps())]
     PeakRate {
         /// Place of the queue.
         index: usize,
@@ -395,7 +395,7 @@ pub enum PacketError {
         cir: BitRate,
     },
     /// A bucket in which no full packet fits.
-    #[error("`queues[{index}].meter.{name}` is {} B, expected at least `mtu`: {} B", burst.0, mtu.0)]
+    #[error("`queues[{index}].meter.{name}` is {} B, expected at least `mtu`: {} B", burst.get(), mtu.get())]
     MeterBurst {
         /// The burst.
         name: &'static str,
@@ -426,7 +426,7 @@ pub enum PacketError {
     #[error("`pfc.alpha` is a share of the free buffer, but `buffers` sets no size")]
     NoBuffer,
     /// An offset below nothing.
-    #[error("`pfc.xon_offset` is {} B, expected at most `pfc.xoff`: {} B", offset.0, xoff.0)]
+    #[error("`pfc.xon_offset` is {} B, expected at most `pfc.xoff`: {} B", offset.get(), xoff.get())]
     XonOffset {
         /// The offset.
         offset: Bytes,
@@ -434,7 +434,7 @@ pub enum PacketError {
         xoff: Bytes,
     },
     /// A resume before the pause.
-    #[error("`pfc.xon` is {} B, expected at most `pfc.xoff`: {} B", xon.0, xoff.0)]
+    #[error("`pfc.xon` is {} B, expected at most `pfc.xoff`: {} B", xon.get(), xoff.get())]
     Xon {
         /// Resume.
         xon: Bytes,
@@ -442,7 +442,7 @@ pub enum PacketError {
         xoff: Bytes,
     },
     /// Every packet would pause.
-    #[error("`pfc.xoff` is {} B, expected at least `mtu`: {} B", xoff.0, mtu.0)]
+    #[error("`pfc.xoff` is {} B, expected at least `mtu`: {} B", xoff.get(), mtu.get())]
     XoffBelowPacket {
         /// Pause.
         xoff: Bytes,
@@ -450,7 +450,7 @@ pub enum PacketError {
         mtu: Bytes,
     },
     /// A pause that never comes.
-    #[error("`pfc.xoff` is {} B, expected at most what `buffers[{tier}]` shares beside reserves and headroom: {} B", xoff.0, shared.0)]
+    #[error("`pfc.xoff` is {} B, expected at most what `buffers[{tier}]` shares beside reserves and headroom: {} B", xoff.get(), shared.get())]
     Xoff {
         /// Tier of the switch.
         tier: u8,
@@ -460,7 +460,7 @@ pub enum PacketError {
         shared: Bytes,
     },
     /// More set aside than there is.
-    #[error("`buffers[{tier}]` keeps {} B aside, {} B of headroom for each of {ports} ports and reserves, expected less than the {} B that it shares", aside.0, each.0, size.0)]
+    #[error("`buffers[{tier}]` keeps {} B aside, {} B of headroom for each of {ports} ports and reserves, expected less than the {} B that it shares", aside.get(), each.get(), size.get())]
     Headroom {
         /// Tier of the switch.
         tier: u8,
@@ -474,7 +474,7 @@ pub enum PacketError {
         size: Bytes,
     },
     /// A queue in which no packet fits.
-    #[error("`trimming.queue` is {} B, expected at least `mtu`: {} B", queue.0, mtu.0)]
+    #[error("`trimming.queue` is {} B, expected at least `mtu`: {} B", queue.get(), mtu.get())]
     Trimming {
         /// The queue.
         queue: Bytes,
@@ -537,7 +537,7 @@ impl PacketSettings {
     pub fn check(&self) -> Result<(), PacketError> {
         let Self { mtu, header, control, .. } = *self;
         for (name, found) in [("mtu", mtu), ("control", control)] {
-            if found.0 == 0 || found.0 > LARGEST {
+            if found.get() == 0 || found.get() > LARGEST {
                 return Err(PacketError::Size { name, found });
             }
         }
@@ -560,7 +560,7 @@ impl PacketSettings {
             return Err(PacketError::Paths { found: paths });
         }
         if let Some(EcnSettings { rate, kmin, kmax, pmax, .. }) = self.ecn {
-            if rate.0 == 0 {
+            if rate.bps() == 0 {
                 return Err(PacketError::ThresholdRate { name: "ecn" });
             }
             if kmin > kmax {
@@ -574,7 +574,7 @@ impl PacketSettings {
             if queue < mtu {
                 return Err(PacketError::Trimming { queue, mtu });
             }
-            if rate == Some(BitRate(0)) {
+            if rate == Some(BitRate::ZERO) {
                 return Err(PacketError::ThresholdRate { name: "trimming" });
             }
         }
@@ -633,16 +633,16 @@ impl PacketSettings {
 
     /// Sizes of a full packet and of a control packet.
     pub(super) const fn packet_sizes(&self) -> [u16; 2] {
-        [self.mtu.0 as u16, self.control.0 as u16]
+        [self.mtu.get() as u16, self.control.get() as u16]
     }
 
     /// Payload of a full packet.
     pub fn payload(&self) -> u64 {
-        self.mtu.0 - self.header.0
+        self.mtu.get() - self.header.get()
     }
 
     /// Packets of a message.
     pub fn packets(&self, bytes: Bytes) -> u64 {
-        bytes.0.max(1).div_ceil(self.payload())
+        bytes.get().max(1).div_ceil(self.payload())
     }
 }

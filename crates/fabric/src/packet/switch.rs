@@ -44,14 +44,14 @@ impl Switch {
         let Some(&BufferSettings { size, alpha, reserve }) = settings else {
             return Ok(Self { first, count, reserve: 0, alpha: 0, shared: u64::MAX, used: 0 });
         };
-        let reserved = u64::from(count).saturating_mul(reserve.0);
+        let reserved = u64::from(count).saturating_mul(reserve.get());
         // What a port holds is counted in 32 bits.
-        let size_fits = size.0.min(1 << 32);
+        let size_fits = size.get().min(1 << 32);
         match size_fits.checked_sub(reserved) {
             Some(shared) if shared > 0 => Ok(Self {
                 first,
                 count,
-                reserve: reserve.0 as u32,
+                reserve: reserve.get() as u32,
                 alpha: (alpha * 65_536.0) as u64,
                 shared,
                 used: 0,
@@ -353,7 +353,7 @@ impl<T: Transport> Engine<T> {
         let last_hop = self.fabric.ports[p as usize].far.as_switch().is_none();
         self.account.totals.trims += 1;
         self.fabric.ports[p as usize].counters.trims += 1;
-        let header = self.settings.header.0 as u16;
+        let header = self.settings.header.get() as u16;
         let packet = &mut self.packets[id];
         packet.kind = Kind::Trimmed;
         packet.wire = packet.wire.min(header);
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_dynamic_threshold_is_alpha_times_what_is_free() {
-        let buffer = BufferSettings { size: Bytes(100_000), alpha: 0.5, reserve: Bytes(1_000) };
+        let buffer = BufferSettings { size: Bytes::new(100_000), alpha: 0.5, reserve: Bytes::new(1_000) };
         let mut switch = Switch::new(0, 10, 0, &[buffer]).expect("a buffer");
         // Shared: 90,000. A port alone reaches its reserve and 0.5 × the rest: x = 0.5 (90,000 - x).
         assert!(switch.admits(0, 1_000, false) && switch.admits(0, 46_000, false));
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(switch.most_alone(), Some(31_000));
         switch.used = 90_000;
         assert!(switch.admits(0, 1_000, false) && !switch.admits(1_000, 1_001, true));
-        let buffer = BufferSettings { size: Bytes(10_000), ..buffer };
+        let buffer = BufferSettings { size: Bytes::new(10_000), ..buffer };
         assert!(Switch::new(0, 10, 0, &[buffer]).is_err(), "reserves leave nothing");
     }
 }

@@ -74,7 +74,7 @@ impl Counters {
 impl<T: Transport> Engine<T> {
     /// The clock: the instant of the last event.
     pub fn now(&self) -> Time {
-        Time(self.timeline.now())
+        Time::from_ps(self.timeline.now())
     }
 
     /// Time of the next event, [`Time::NEVER`] if there is none.
@@ -154,12 +154,12 @@ impl<T: Transport> Engine<T> {
         &self,
         counters: impl Fn(u32) -> (PortCounters, PauseCounters),
     ) -> Vec<PortReport> {
-        let span = Span(self.timeline.now());
+        let span = Span::from_ps(self.timeline.now());
         let wired = (0..self.fabric.ports.len() as u32).filter(|&port| self.fabric.has_link(port));
         let report = |port: u32| {
             let (counters, PauseCounters { pauses, paused, dropped }) = counters(port);
             let report = counters.report(self.fabric.link_of(port), span);
-            PortReport { pauses, paused: Span(paused), watchdog_drops: dropped, ..report }
+            PortReport { pauses, paused: Span::from_ps(paused), watchdog_drops: dropped, ..report }
         };
         let mut reports: Vec<PortReport> = wired
             .map(report)
@@ -171,7 +171,7 @@ impl<T: Transport> Engine<T> {
 
     /// Time that queues of ports were paused until now, over all ports.
     pub fn paused(&self) -> Span {
-        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
+        Span::from_ps((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
     }
 
     /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.

@@ -195,20 +195,25 @@ impl<K: Stored + Ord, V: Stored> Stored for BTreeMap<K, V> {
 }
 
 macro_rules! wrapped {
-    ($($name:ident),*) => {$(
+    ($($name:ident: $put:expr, $take:expr;)*) => {$(
         impl Stored for $name {
             fn store(&self, out: &mut Vec<u8>) {
-                self.0.store(out);
+                $take(*self).store(out);
             }
 
             fn load(input: &mut &[u8]) -> Option<Self> {
-                Stored::load(input).map(Self)
+                Stored::load(input).map($put)
             }
         }
     )*};
 }
 
-wrapped!(Time, Span, CalendarTime, EndpointId);
+wrapped! {
+    Time: Self::from_ps, Self::ps;
+    Span: Self::from_ps, Self::ps;
+    CalendarTime: Self::from_ns, Self::ns;
+    EndpointId: Self, |id: Self| id.0;
+}
 
 macro_rules! structures {
     ($($name:ident { $($field:ident),* $(,)? })*) => {$(

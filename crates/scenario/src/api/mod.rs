@@ -292,7 +292,8 @@ fn ready_to_route(topology: &Topology) {
     }
     const { assert!(size_of::<Port>() >= 32) };
     // Not all zeroes, so that every page is written and not only promised.
-    let idle = Port { free_at: Time::NEVER, waiting: Bytes(0), carried: Bytes(0), dropped: Bytes(0) };
+    let idle =
+        Port { free_at: Time::NEVER, waiting: Bytes::ZERO, carried: Bytes::ZERO, dropped: Bytes::ZERO };
     let mut ports = vec![idle; topology.link_count()];
     let mut route = Route::new();
     let last = EndpointId(topology.endpoints() - 1);

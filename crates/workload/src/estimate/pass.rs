@@ -109,7 +109,7 @@ pub fn price(
         let mut walk = Walk::new(layout, work, tolls);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
-        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.0 as f64);
+        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
@@ -141,12 +141,12 @@ pub fn price(
 /// What the forward pass of one stage and the backward pass of another take interleaved.
 pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls: &dyn Tolls) -> f64 {
     let (first, second) = (&forward.compiled[0], &backward.compiled[1]);
-    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.0)).max(1);
+    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
     let mut shared = Shared::new(layout, tolls);
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut a, mut b) = (0, 0);
     while a < first.steps.len() || b < second.steps.len() {
-        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].0) * total(other);
+        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].ps()) * total(other);
         let take_first = b == second.steps.len()
             || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
         if take_first {
@@ -173,7 +173,7 @@ fn buckets(
     for (at, units) in entered {
         let open = found.last().is_some_and(|(dense, expert, _)| *dense + *expert < layout.bucket_bytes);
         if !open {
-            found.push((Bytes(0), Bytes(0), end - at));
+            found.push((Bytes::ZERO, Bytes::ZERO, end - at));
         }
         let (dense, expert, _) = found.last_mut().expect("one is open");
         for &unit in units {
@@ -203,8 +203,8 @@ fn reduction(layout: &Layout, dense: Bytes, expert: Bytes, tolls: &dyn Tolls) ->
         [(Role::Shard(0), dense, replicas * u64::from(layout.ep)), (Role::ExpertShard(0), expert, replicas)]
     {
         sums.0 += tolls.toll(role, kind, bytes, None);
-        if layout.replicate > 1 && bytes.0 > 0 {
-            let shard = Bytes(bytes.0.div_ceil(shards.max(1)));
+        if layout.replicate > 1 && bytes.get() > 0 {
+            let shard = Bytes::new(bytes.get().div_ceil(shards.max(1)));
             sums.1 += tolls.toll(Role::Replicate, CollectiveKind::AllReduce, shard, None);
         }
     }
@@ -220,18 +220,18 @@ fn reductions(
     tolls: &dyn Tolls,
 ) -> (f64, f64, f64) {
     let mut buckets: Vec<(f64, Bytes, Bytes)> = Vec::new();
-    let (mut dense, mut expert) = (Bytes(0), Bytes(0));
+    let (mut dense, mut expert) = (Bytes::ZERO, Bytes::ZERO);
     for (at, units) in left {
         for &unit in units {
             dense += size(&work.gradient_bytes, unit);
             expert += size(&work.expert_gradient_bytes, unit);
         }
         let full = layout.overlap_gradients && (layout.zero == 3 || dense + expert >= layout.bucket_bytes);
-        if full && (dense + expert).0 > 0 {
+        if full && (dense + expert).get() > 0 {
             buckets.push((*at, std::mem::take(&mut dense), std::mem::take(&mut expert)));
         }
     }
-    if (dense + expert).0 > 0 {
+    if (dense + expert).get() > 0 {
         buckets.push((end, dense, expert));
     }
     let (mut inside, mut across, mut all) = (0.0f64, 0.0f64, (0.0, 0.0));
@@ -301,7 +301,7 @@ impl<'a> Shared<'a> {
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
-        lane.at = lane.at.max(self.compute) + duration.0 as f64;
+        lane.at = lane.at.max(self.compute) + duration.ps() as f64;
         self.compute = lane.at;
     }
 
@@ -322,7 +322,7 @@ impl<'a> Shared<'a> {
             Step::Launch { span, waits } => {
                 let gated = *waits || self.blocking && lane.launched == 0.0;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
-                self.host = start + span.0 as f64;
+                self.host = start + span.ps() as f64;
                 lane.launched = self.host;
                 lane.at = lane.at.max(start);
             }
@@ -343,7 +343,11 @@ impl<'a> Shared<'a> {
         let mut incoming: SmallVec<[f64; 8]> = SmallVec::new();
         if let Some((exchange, chunks)) = before {
             for chunk in 0..chunks {
-                incoming.push(self.exchange(&exchange, Bytes(share(exchange.bytes.0, chunk, chunks)), entry));
+                incoming.push(self.exchange(
+                    &exchange,
+                    Bytes::new(share(exchange.bytes.get(), chunk, chunks)),
+                    entry,
+                ));
             }
         }
         let (mut outgoing, mut sent) = (0, None);
@@ -352,10 +356,10 @@ impl<'a> Shared<'a> {
                 let needed = ((part + 1) * incoming.len() as u32).div_ceil(parts) - 1;
                 lane.at = lane.at.max(incoming[needed as usize]);
             }
-            self.calc(lane, Span(share(duration.0, part, parts)));
+            self.calc(lane, Span::from_ps(share(duration.ps(), part, parts)));
             if let Some((exchange, chunks)) = after {
                 while outgoing < chunks && ((outgoing + 1) * parts).div_ceil(chunks) <= part + 1 {
-                    let bytes = Bytes(share(exchange.bytes.0, outgoing, chunks));
+                    let bytes = Bytes::new(share(exchange.bytes.get(), outgoing, chunks));
                     sent = Some(self.exchange(&exchange, bytes, lane.at));
                     outgoing += 1;
                 }
@@ -408,9 +412,9 @@ impl<'a> Walk<'a> {
     fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> ([f64; 4], f64) {
         let tolls = self.shared.tolls;
         let weigh = |units: &[u32], dense: &[Bytes], expert: &[Bytes]| {
-            units
-                .iter()
-                .fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
+            units.iter().fold((Bytes::ZERO, Bytes::ZERO), |(a, b), &unit| {
+                (a + size(dense, unit), b + size(expert, unit))
+            })
         };
         let work = self.work;
         let mut entries: Vec<f64> = Vec::new();

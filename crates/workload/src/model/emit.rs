@@ -342,7 +342,14 @@ impl<'a> Emit<'a> {
             if axis == Dimension::Tp && !self.held() {
                 self.waited_for += ranks;
             }
-            self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), routing, label, overlap });
+            self.list.push(Piece::Collective {
+                axis,
+                kind,
+                bytes: Bytes::new(bytes),
+                routing,
+                label,
+                overlap,
+            });
             self.sealed = false;
         }
     }

@@ -245,11 +245,11 @@ pub struct Kernels {
 impl Kernels {
     /// What a model of tiles needs to know of the GPU in a format of `peak` operations a second.
     pub fn device(&self, peak: f64, bandwidth: f64) -> Device {
-        Device { sms: self.sms.value, peak, bandwidth, cache: self.cache.value.0 as f64 }
+        Device { sms: self.sms.value, peak, bandwidth, cache: self.cache.value.get() as f64 }
     }
 
     fn wrong(&self) -> Option<String> {
-        if self.sms.value == 0 || self.cache.value.0 == 0 {
+        if self.sms.value == 0 || self.cache.value.get() == 0 {
             return Some("`kernels.sms` and `kernels.cache` must be positive".to_owned());
         }
         let attention =
@@ -367,7 +367,7 @@ impl GpuSheet {
                 reason: "`peak` names no rate; at least one format is due".to_owned(),
             });
         }
-        if sheet.memory.value.0 == 0 || sheet.scale_up.domain.value == 0 {
+        if sheet.memory.value.get() == 0 || sheet.scale_up.domain.value == 0 {
             return Err(SheetError::Inconsistent {
                 sheet: sheet.name,
                 reason: "`memory` and `scale_up.domain` must be positive".to_owned(),
@@ -523,12 +523,14 @@ impl SwitchSheet {
     /// [`SheetError`]; [`SheetError::Inconsistent`] when the ports outrun the chip.
     pub fn parse(text: &str) -> Result<Self, SheetError> {
         let sheet: Self = parse(text)?;
-        let ports = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.0);
-        if ports > u128::from(sheet.capacity.value.0) {
+        let ports = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.bps());
+        if ports > u128::from(sheet.capacity.value.bps()) {
             return Err(SheetError::Inconsistent {
                 reason: format!(
                     "{} ports of {} bit/s outrun its capacity: {} bit/s",
-                    sheet.ports.value, sheet.rate.value.0, sheet.capacity.value.0
+                    sheet.ports.value,
+                    sheet.rate.value.bps(),
+                    sheet.capacity.value.bps()
                 ),
                 sheet: sheet.name,
             });

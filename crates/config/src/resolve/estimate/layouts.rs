@@ -38,7 +38,7 @@ use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
 /// Bytes of the norm of a gradient.
-const NORM: Bytes = Bytes(4);
+const NORM: Bytes = Bytes::new(4);
 
 /// A chunk's layers as far as its price depends on them: how many, of which kinds, and which ends of the model.
 type Layers = (u32, u64, bool, bool);
@@ -201,12 +201,12 @@ impl Estimator {
                 }
             }
         }
-        let capacity = self.fabric.gpu.as_ref().map_or(Bytes(0), |gpu| gpu.memory.value);
+        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
         for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
             let Some(laid) = laid else { continue };
             let course = &self.courses[&laid.keys[0]];
             laid.answer(course, ends, answer);
-            answer.capacity_bytes = capacity.0;
+            answer.capacity_bytes = capacity.get();
         }
         answers
     }
@@ -353,7 +353,7 @@ impl Estimator {
                     }
                 }
                 found.slow(self.speed);
-                let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
+                let optimiser = training.optimiser(chunk, &model).ps() as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
             }
             let (found, optimiser) = &own[&layers];
@@ -439,8 +439,8 @@ impl Estimator {
             seed: self.scenario.seed,
             slow: &self.slow,
             nic_latency: self.fabric.nic_latency + self.fabric.overhead * 2,
-            mtu: network.mtu.0.0,
-            header: network.header.0.0,
+            mtu: network.mtu.0.get(),
+            header: network.header.0.get(),
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));
@@ -578,7 +578,7 @@ impl Laid {
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
-        answer.memory_bytes = self.memory(course).0;
+        answer.memory_bytes = self.memory(course).get();
         answer.micro_batches = self.layout.microbatches;
         answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };
         answer.tokens_per_s = self.tokens as f64 / (whole * seconds);
@@ -665,7 +665,7 @@ impl Laid {
         let sharding = Transformer::sharding(&self.layout);
         let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
         let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
-        let mut fullest = Bytes(0);
+        let mut fullest = Bytes::ZERO;
         for rank in 0..course.ranks() {
             let held: Vec<&Chunk> =
                 (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
@@ -676,7 +676,7 @@ impl Laid {
                 .zip(&layers)
                 .map(|(chunk, layers)| {
                     *known.entry(*layers).or_insert_with(|| {
-                        let whole = self.training.chunk_activation_bytes(chunk).0;
+                        let whole = self.training.chunk_activation_bytes(chunk).get();
                         (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
                     })
                 })
@@ -686,7 +686,7 @@ impl Laid {
                     held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
                 self.training.memory(&resident, &sharding).total()
             });
-            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes.0, &sizes.1)));
+            fullest = fullest.max(state + Bytes::new(course.peak(rank, &sizes.0, &sizes.1)));
         }
         fullest
     }

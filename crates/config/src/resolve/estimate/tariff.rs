@@ -42,7 +42,7 @@ impl Ways<'_> {
     }
 
     fn rate(&self, link: LinkId) -> f64 {
-        self.topology.link(link).rate.0 as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
+        self.topology.link(link).rate.bps() as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
     }
 }
 
@@ -65,7 +65,7 @@ impl Load {
         weight: f64,
         entropy: u32,
     ) {
-        let latency = ways.lay(from, to, entropy, route).0 as f64;
+        let latency = ways.lay(from, to, entropy, route).ps() as f64;
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);
         self.weight += weight;
@@ -128,7 +128,7 @@ impl Tariff {
             domain: self.domain,
             library: self.library.clone(),
             routing,
-            ..CollectiveSpec::new(kind, Bytes(bytes))
+            ..CollectiveSpec::new(kind, Bytes::new(bytes))
         };
         let wire = |payload: u64| {
             let packets = payload.div_ceil(self.mtu.0 - self.mtu.1);
@@ -140,7 +140,7 @@ impl Tariff {
                 Algorithm::Direct => (cost.edge, self.pairs),
                 _ => (cost.edge, self.ring),
             };
-            let before = (cost.before.0 as f64).max(self.latency);
+            let before = (cost.before.ps() as f64).max(self.latency);
             return rates.map(|rate| before + wire(payload) * rate);
         }
         // By steps that nobody has closed: as a ring, and two levels of it where there are two.
@@ -193,7 +193,7 @@ impl Tolls for Rates<'_> {
             (true, true) => self.together,
             (true, false) => f64::from(u8::from(kind == CollectiveKind::AllGather)),
         };
-        let [alone, all] = tariff.times(kind, bytes.0, routing);
+        let [alone, all] = tariff.times(kind, bytes.get(), routing);
         alone + (all - alone) * together
     }
 }
@@ -242,8 +242,8 @@ impl Tariffs {
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
     pub(super) fn sides(&self, rank: u32, payload: Bytes) -> [Side; 2] {
         self.sides[rank as usize].map(|(per_bit, latency, class)| {
-            let packets = payload.0.div_ceil(self.mtu.0 - self.mtu.1);
-            let wire = payload.0 + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
+            let packets = payload.get().div_ceil(self.mtu.0 - self.mtu.1);
+            let wire = payload.get() + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
             Side { busy: wire as f64 * 8.0 * per_bit, latency }
         })
     }
@@ -256,7 +256,7 @@ fn tariff(groups: &Groups, number: u64, grid: &Grid, library: Option<Library>, w
     let mut spec = CollectiveSpec {
         domain,
         library: library.clone(),
-        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes(1 << 26))
+        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes::new(1 << 26))
     };
     let plan = |spec: &CollectiveSpec| Plan::new(spec, n).ok().and_then(|plan| plan.coupled());
     let shape = plan(&spec).or_else(|| {

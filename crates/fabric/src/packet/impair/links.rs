@@ -74,8 +74,8 @@ impl<T: Transport> Engine<T> {
             steps.push((change.known.max(change.at), Step::Converge));
         }
         for (place, (at, step)) in (0..).zip(steps) {
-            self.timeline.schedule(at.0, Class::Change, place);
-            self.changes.last = self.changes.last.max(at.0);
+            self.timeline.schedule(at.ps(), Class::Change, place);
+            self.changes.last = self.changes.last.max(at.ps());
             self.changes.steps.push(Some(step));
         }
         self.settings.impairments = impairments;
@@ -86,8 +86,8 @@ impl<T: Transport> Engine<T> {
     pub(in crate::packet) fn lead_from(&mut self, at: Time, forwarder: &Forwarder) {
         let place = self.changes.steps.len() as u32;
         self.changes.steps.push(Some(Step::Lead(Box::new(forwarder.clone()))));
-        self.changes.last = self.changes.last.max(at.0);
-        self.timeline.schedule(at.0, Class::Change, place);
+        self.changes.last = self.changes.last.max(at.ps());
+        self.timeline.schedule(at.ps(), Class::Change, place);
     }
 
     /// Something changes. Every process carries it out: on the ports that it owns, on the cables that lead to it, and on what

@@ -91,8 +91,10 @@ impl Impairments {
     pub fn since(mut self, start: Time) -> Self {
         self.changes.sort_by_key(|change| change.at);
         for change in &mut self.changes {
-            (change.at, change.known) =
-                (Time(change.at.0.saturating_sub(start.0)), Time(change.known.0.saturating_sub(start.0)));
+            (change.at, change.known) = (
+                Time::from_ps(change.at.ps().saturating_sub(start.ps())),
+                Time::from_ps(change.known.ps().saturating_sub(start.ps())),
+            );
         }
         self
     }

@@ -490,9 +490,9 @@ impl Dispatcher for DcPim {
         let fabric = &facts.fabric;
         let bdp = f64::from(fabric.bdp_packets());
         nic.key = combine(combine(facts.seed, 0x6463_7069_6d00), u64::from(facts.port));
-        nic.slot = fabric.packet_time().0;
-        let control = fabric.rate.serialise(windtunnel_kernel::Bytes(u64::from(fabric.control))).0;
-        let trip = fabric.propagation.0 + u64::from(2 * fabric.hops) * control;
+        nic.slot = fabric.packet_time().ps();
+        let control = fabric.rate.serialise(windtunnel_kernel::Bytes::new(u64::from(fabric.control))).ps();
+        let trip = fabric.propagation.ps() + u64::from(2 * fabric.hops) * control;
         nic.round = ((trip as f64 * self.beta).round() as u64).max(1);
         nic.rounds = u64::from(self.rounds);
         nic.matching = nic.rounds * nic.round;
@@ -504,7 +504,7 @@ impl Dispatcher for DcPim {
         nic.resend = (bdp * self.resend * nic.slot as f64) as u64;
         nic.window_timeout = (bdp * self.window_timeout * nic.slot as f64) as u64;
         nic.slack = trip / 2 + u64::from(self.channels) * nic.slot;
-        nic.patience = self.timeout.0;
+        nic.patience = self.timeout.ps();
         nic.paths = fabric.paths;
         nic.turn = facts.port.wrapping_mul(7);
     }
@@ -528,7 +528,7 @@ impl Dispatcher for DcPim {
     }
 
     fn on_message(&self, nic: &mut DcPimNic, message: &Joined, out: &mut Outbox) {
-        let now = message.now.0;
+        let now = message.now.ps();
         let flow = &mut nic.flows[message.flow as usize];
         flow.limit += message.packets;
         (flow.size, flow.heard) = (message.packets, now);
@@ -543,7 +543,7 @@ impl Dispatcher for DcPim {
 
     fn on_note(&self, nic: &mut DcPimNic, heard: &Heard, out: &mut Outbox) {
         let Note { kind, a, b, c } = heard.note;
-        let now = heard.now.0;
+        let now = heard.now.ps();
         let (number, few) = (c >> 8, (c & 255) as u32);
         match kind {
             RTS => {
@@ -618,16 +618,17 @@ impl Dispatcher for DcPim {
         if left == 0 {
             nic.present.retain(|each| each.flow != data.flow);
             nic.coming.retain(|each| each.flow != data.flow);
-        } else if peer.sleeps <= data.now.0
+        } else if peer.sleeps <= data.now.ps()
             && let Some(place) =
                 nic.present.iter().position(|each| each.flow == data.flow && each.next == u64::MAX)
             && free <= window(&nic.present[place])
         {
-            (nic.present[place].next, nic.present[place].until) = (data.now.0, u64::MAX);
+            (nic.present[place].next, nic.present[place].until) = (data.now.ps(), u64::MAX);
         }
     }
 
-    fn next(&self, nic: &mut DcPimNic, Time(now): Time, _: &mut Outbox) -> Option<Parcel> {
+    fn next(&self, nic: &mut DcPimNic, now: Time, _: &mut Outbox) -> Option<Parcel> {
+        let now = now.ps();
         for level in 0..LEVELS {
             while let Some((good, number, sequence, token)) = nic.tokens[level].pop_front() {
                 let flow = &nic.flows[number as usize];
@@ -660,10 +661,11 @@ impl Dispatcher for DcPim {
             nic.present.iter().map(|each| each.next.min(each.until)).filter(|&at| at < u64::MAX).min();
         let round = nic.next_round.map(|number| nic.begins(number));
         let watch = nic.watch.front().map(|&(due, _)| due);
-        [tokens, round, nic.answers(), watch].into_iter().flatten().min().map(Time)
+        [tokens, round, nic.answers(), watch].into_iter().flatten().min().map(Time::from_ps)
     }
 
-    fn on_timer(&self, nic: &mut DcPimNic, Time(now): Time, out: &mut Outbox) {
+    fn on_timer(&self, nic: &mut DcPimNic, now: Time, out: &mut Outbox) {
+        let now = now.ps();
         if nic.answers().is_some_and(|at| at <= now) {
             nic.grant(self, out);
         }

@@ -238,13 +238,13 @@ impl Dispatcher for PHost {
     fn open_nic(&self, nic: &mut PHostNic, facts: &NicFacts) {
         let fabric = &facts.fabric;
         let bdp = fabric.bdp_packets();
-        nic.slot = fabric.packet_time().0;
+        nic.slot = fabric.packet_time().ps();
         nic.initial = (f64::from(bdp) * self.initial) as u32;
         nic.window = ((f64::from(bdp) * self.window) as u32).max(1);
         nic.resend = u64::from(self.resend.unwrap_or(bdp + 2)) * nic.slot;
         nic.window_timeout = u64::from(self.window_timeout.unwrap_or(3 * bdp + 4)) * nic.slot;
         nic.good = (nic.slot as f64 * self.token_timeout) as u64;
-        nic.patience = self.timeout.0;
+        nic.patience = self.timeout.ps();
         nic.paths = fabric.paths;
         nic.turn = facts.port.wrapping_mul(7);
     }
@@ -269,7 +269,7 @@ impl Dispatcher for PHost {
     }
 
     fn on_message(&self, nic: &mut PHostNic, message: &Joined, out: &mut Outbox) {
-        let now = message.now.0;
+        let now = message.now.ps();
         let flow = &mut nic.flows[message.flow as usize];
         flow.limit += message.packets;
         flow.heard = now;
@@ -289,7 +289,7 @@ impl Dispatcher for PHost {
 
     fn on_note(&self, nic: &mut PHostNic, heard: &Heard, out: &mut Outbox) {
         let Note { kind, a, b, c } = heard.note;
-        let now = heard.now.0;
+        let now = heard.now.ps();
         match kind {
             RTS => {
                 let peer = &mut nic.peers[heard.flow as usize];
@@ -338,7 +338,8 @@ impl Dispatcher for PHost {
         }
     }
 
-    fn next(&self, nic: &mut PHostNic, Time(now): Time, _: &mut Outbox) -> Option<Parcel> {
+    fn next(&self, nic: &mut PHostNic, now: Time, _: &mut Outbox) -> Option<Parcel> {
+        let now = now.ps();
         let (mut best, mut expired) = (None, 0);
         let PHostNic { active, flows, .. } = nic;
         active.retain(|&number| {
@@ -364,10 +365,11 @@ impl Dispatcher for PHost {
 
     fn timer(&self, nic: &PHostNic) -> Option<Time> {
         let watch = nic.watch.front().map(|&(due, _)| due);
-        [nic.next_token, watch].into_iter().flatten().min().map(Time)
+        [nic.next_token, watch].into_iter().flatten().min().map(Time::from_ps)
     }
 
-    fn on_timer(&self, nic: &mut PHostNic, Time(now): Time, out: &mut Outbox) {
+    fn on_timer(&self, nic: &mut PHostNic, now: Time, out: &mut Outbox) {
+        let now = now.ps();
         if nic.next_token.is_some_and(|at| at <= now) {
             nic.give(now, out);
         }
