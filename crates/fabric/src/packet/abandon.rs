@@ -13,8 +13,9 @@
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::Time;
 
-use super::engine::{Engine, QueuePair};
+use super::engine::Engine;
 use super::engines::Engines;
+use super::handles::QueuePair;
 use super::network::{BACKGROUND, NOBODY, PacketNetwork};
 use super::reduce::Front;
 use super::transport::Transport;

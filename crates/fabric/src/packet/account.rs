@@ -3,10 +3,10 @@
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::queue::EventKey;
 
-use super::engine::Completion;
+use super::counters::Counters;
+use super::handles::Completion;
 use super::reorder::Reordering;
-use super::sample::Sampler;
-use super::totals::Counters;
+use super::sampler::Sampler;
 
 /// See the module page.
 #[derive(Clone, Debug)]

@@ -14,83 +14,22 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Itinerary;
 
+use super::desks::{Delivery, Desk, Half, INTERVAL, put};
 use super::engine::{Dispatched, Engine, Plan};
-use super::lines::{Choice, LINE_BITS, PortLines};
+use super::error::PacketError;
+use super::lines::{Choice, LINE_BITS};
 use super::message::NO_MESSAGE;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::DATA;
-use super::settings::{Balancer, PacketError};
+use super::settings::Balancer;
 use super::timeline::Class;
 use super::transport::{
-    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel,
+    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Parcel,
     SILENCE, Sent, Tally, Transport,
 };
 
 /// Set in a waiting packet's note of whose it is if it goes back.
 const BACK: u64 = 1 << 32;
-
-/// Length of the intervals that [`Delivery`] counts by.
-pub(super) const INTERVAL: u64 = 10_000_000;
-
-/// A NIC port.
-#[derive(Clone, Debug, Default)]
-struct Desk<N> {
-    state: N,
-    /// Places of the halves that send and receive here, by their numbers.
-    sends: Vec<u32>,
-    receives: Vec<u32>,
-    /// When the earliest event of its timer is.
-    timer: Option<u64>,
-    /// When it was last reached by anything, or given a message.
-    heard: u64,
-}
-
-/// A half of a queue pair.
-#[derive(Clone, Copy, Debug, Default)]
-struct Half {
-    number: u32,
-    /// Of a sending half its entropy, of a receiving one the highest packet that has arrived and one.
-    note: u32,
-    class: u8,
-}
-
-/// What arrived in an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivery {
-    /// Bytes on the wire of data packets that had not arrived before.
-    pub bytes: u64,
-    /// Data packets.
-    pub packets: u64,
-    /// Of them those that came after a later one of their queue pair.
-    pub late: u64,
-    /// Sum of their times from the first bit at the sender's port to the last bit here, in picoseconds.
-    pub delay: u64,
-}
-
-impl Delivery {
-    /// Adds what another process saw.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.packets += other.packets;
-        self.late += other.late;
-        self.delay += other.delay;
-    }
-}
-
-/// See the module page.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Dispatch<N> {
-    pub lines: PortLines,
-    desks: Vec<Desk<N>>,
-    senders: Vec<Half>,
-    receivers: Vec<Half>,
-    outbox: Outbox,
-    /// By intervals of [`INTERVAL`].
-    deliveries: Vec<Delivery>,
-    /// Data packets whose transmission has begun at a NIC port, and the longest delay.
-    sent: u64,
-    longest: u64,
-}
 
 impl<T: Transport> Engine<T> {
     /// Makes the desks of all NIC ports, and the lines of all ports.
@@ -550,11 +489,4 @@ impl<T: Transport> Engine<T> {
     pub(super) fn is_dispatched() -> bool {
         Dispatched::<T>::ask(|| ()).is_some()
     }
-}
-
-fn put(halves: &mut Vec<Half>, slot: u32, half: Half) {
-    if halves.len() <= slot as usize {
-        halves.resize(slot as usize + 1, Half::default());
-    }
-    halves[slot as usize] = half;
 }

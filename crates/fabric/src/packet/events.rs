@@ -3,9 +3,10 @@
 use windtunnel_kernel::Time;
 use windtunnel_kernel::queue::EventOrder;
 
-use super::crossing::Gone;
-use super::engine::{Completion, Dispatched, Engine};
+use super::border::Gone;
+use super::engine::{Dispatched, Engine};
 use super::fabric::Fabric;
+use super::handles::Completion;
 use super::packets::{Kind, NONE, flag};
 use super::telemetry::Hop;
 use super::timeline::{Class, Key};

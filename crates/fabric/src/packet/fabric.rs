@@ -12,13 +12,15 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::{LinkId, Node, Peer, SwitchId, Target, Topology};
 
+use super::buffer::Switch;
+use super::error::PacketError;
 use super::impair::{PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::packets::NONE;
 use super::port::{Far, Port};
-use super::settings::{Forwarding, MOST_PORTS, PacketError, PacketSettings};
+use super::settings::{Forwarding, PacketSettings};
 use super::statistics::PortCounters;
-use super::switch::Switch;
+use super::timeline::MOST_PORTS;
 use super::transport::PathFacts;
 
 /// See the module page.

@@ -18,44 +18,62 @@
 
 mod abandon;
 mod account;
+mod adaptive;
 mod background;
 mod balance;
+mod border;
+mod buffer;
 mod choice;
+mod counters;
 mod credit;
 mod crossing;
+mod desks;
 mod dispatch;
 mod engine;
 mod engines;
+mod error;
 mod events;
 mod fabric;
 mod foresight;
+mod grants;
+mod handles;
 mod impair;
 mod lead;
+mod legs;
+mod line_ports;
 mod lines;
 mod link;
+mod many;
 mod memory;
 mod message;
 mod meter;
 mod model;
 mod network;
 mod nic;
+mod nic_port;
 mod opening;
+mod overdue;
 mod packets;
 mod pairs;
+mod pauses;
 mod pfc;
 mod planes;
 mod port;
 mod probes;
 mod pull;
+mod queue_ports;
 mod queue_settings;
+mod queue_setup;
 mod queues;
 mod rack;
 mod receive;
+mod receiver;
 mod recover;
 mod reduce;
 mod reorder;
 mod restraint;
 mod sample;
+mod sampler;
 mod send;
 mod sender;
 mod settings;
@@ -64,14 +82,18 @@ mod statistics;
 mod switch;
 mod telemetry;
 mod timeline;
+mod told;
 mod totals;
 pub mod transport;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use choice::TransportChoice;
-pub use dispatch::Delivery;
-pub use engine::{Completion, Engine, OpenRequest, QueuePair};
+pub use counters::Counters;
+pub use desks::Delivery;
+pub use engine::Engine;
 pub use engines::{Engines, Spread};
+pub use error::PacketError;
+pub use handles::{Completion, OpenRequest, QueuePair};
 pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use model::NetworkOf;
@@ -81,10 +103,10 @@ pub use queue_settings::{
     Shaper, Xoff, Xon,
 };
 pub use reorder::Reordering;
-pub use sample::QueueSample;
+pub use sampler::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MOST_PORTS, MarkAt, PacketError,
-    PacketSettings, ParallelSettings, TrimSettings,
+    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MarkAt, PacketSettings, ParallelSettings,
+    TrimSettings,
 };
 pub use statistics::PortReport;
-pub use totals::Counters;
+pub use timeline::MOST_PORTS;

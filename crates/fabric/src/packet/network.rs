@@ -15,11 +15,12 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 
 use super::background::{BackgroundUse, Generator};
-use super::engine::{Completion, OpenRequest, QueuePair};
 use super::engines::Engines;
+use super::error::PacketError;
+use super::handles::{Completion, OpenRequest, QueuePair};
 use super::reduce::{Ended, Front};
-use super::sample::QueueSample;
-use super::settings::{Balancer, PacketError, PacketSettings};
+use super::sampler::QueueSample;
+use super::settings::{Balancer, PacketSettings};
 use super::transport::Transport;
 use crate::account::{Account, Delivered, FlowRecord};
 use crate::flow::{FlowNetwork, FlowNetworkError, FlowSettings};

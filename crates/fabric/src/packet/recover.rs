@@ -5,7 +5,7 @@ use windtunnel_kernel::Time;
 use super::engine::Engine;
 use super::packets::{Packet, flag};
 use super::pairs::Pairs;
-use super::receive::Feedback;
+use super::receiver::Feedback;
 use super::timeline::Class;
 use super::transport::{Endpoint, Loss, LossKind, Nack, News, Recovery, Transport};
 

@@ -15,7 +15,7 @@ use super::transport::Restraint;
 /// Weight of the newest interval's marks in their mean.
 const GAIN: f64 = 0.5;
 /// Intervals in which nothing came that are gone through: by then marks are forgotten, and the rate has long risen.
-const IDLE: u32 = 4_096;
+pub(super) const IDLE: u32 = 4_096;
 
 /// State of a NIC port.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,12 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Dispatched, Engine, PlanesOf, QueuePair};
+use super::engine::{Dispatched, Engine, PlanesOf};
+use super::handles::QueuePair;
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
-use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
+use super::sender::Turn;
 use super::settings::Balancer;
 use super::timeline::Class;
 use super::transport::{Ack, Endpoint, Feature, LossKind, News, PathChoice, Recovery, Transport};

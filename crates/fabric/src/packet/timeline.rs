@@ -86,6 +86,9 @@ pub(super) struct Key(u128);
 /// Ports are numbered in so many bits of a key.
 pub(super) const PORT_BITS: u32 = 28;
 
+/// Ports of NICs and switches together that events can name.
+pub const MOST_PORTS: usize = 1 << PORT_BITS;
+
 impl Key {
     /// Of a port or a NIC port.
     #[inline]

@@ -16,7 +16,8 @@ use windtunnel_kernel::{Bytes, RandomStream, Span, Time};
 use windtunnel_topology::Topology;
 
 pub use self::sizes::{Sizes, SizesError};
-use super::settings::{PacketError, PacketSettings};
+use super::error::PacketError;
+use super::settings::PacketSettings;
 use crate::account::CompletionTimes;
 
 /// To whom a NIC sends.

@@ -21,6 +21,7 @@
 //!
 //! **Failure modes.** Shares outside 0 to 1, rates of 0 and clocks that stand still are refused by [`Impairments::check`].
 
+mod changes;
 mod clock;
 mod links;
 mod loss;
@@ -28,11 +29,11 @@ mod loss;
 use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, Policy, SwitchId};
 
+pub(super) use self::changes::Changes;
+pub(crate) use self::changes::links_of;
 pub(super) use self::clock::Clocks;
-pub(super) use self::links::Changes;
-pub(crate) use self::links::links_of;
 pub use self::loss::{GilbertElliott, Share};
-use super::settings::PacketError;
+use super::error::PacketError;
 
 /// A part of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

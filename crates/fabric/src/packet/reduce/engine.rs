@@ -3,7 +3,8 @@
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::super::engine::{Completion, Engine};
+use super::super::engine::Engine;
+use super::super::handles::Completion;
 use super::super::packets::{Kind, NONE, Packet, flag};
 use super::super::port::DATA;
 use super::super::timeline::{Class, Key};
@@ -15,7 +16,7 @@ use crate::reduction::Below;
 const HOPELESS: u8 = 64;
 
 /// Least time after which a segment is sent again whose sum has not come.
-const PATIENCE: u64 = 100_000_000;
+pub(super) const PATIENCE: u64 = 100_000_000;
 
 /// A packet between a member and the root.
 #[derive(Clone, Copy)]

@@ -37,7 +37,7 @@ use windtunnel_kernel::{Span, Time, math};
 use super::{Ack, Answer, Arrived, Endpoint, PathFacts, Plain, Recovery, patience};
 
 /// Round trips of silence.
-const PATIENCE: u64 = 4;
+pub(super) const PATIENCE: u64 = 4;
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -33,7 +33,7 @@ use super::{
 };
 
 /// Packets of a unit of the window of sequence numbers.
-const UNIT: u32 = 128;
+pub(super) const UNIT: u32 = 128;
 /// Its units where they follow the path: at least so many, and so many bandwidth–delay products.
 const LEAST_UNITS: u32 = 8;
 const PRODUCTS: u64 = 4;

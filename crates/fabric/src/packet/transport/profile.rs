@@ -20,7 +20,7 @@ use super::PathChoice;
 /// Turns that a mark costs, that a packet trimmed on the way costs, and the most that an EV is passed over in a row.
 const MARKED: u8 = 1;
 const TRIMMED: u8 = 4;
-const MOST: u8 = 15;
+pub(super) const MOST: u8 = 15;
 
 /// What is thought of an EV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

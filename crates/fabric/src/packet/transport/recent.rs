@@ -8,7 +8,7 @@
 use windtunnel_kernel::Span;
 
 /// Samples kept.
-const KEPT: usize = 8;
+pub(super) const KEPT: usize = 8;
 
 /// The last round trips of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
