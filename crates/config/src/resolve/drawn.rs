@@ -9,7 +9,8 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::origin::Origin;
 use windtunnel_plan::stream::JobStream;
 
-use super::jobs::{self, Context};
+use super::context::Context;
+use super::jobs;
 use super::{JobPlan, elastic, model};
 use crate::schema::{CalendarSpan, Job, JobKind, JobSource, WorkloadSource};
 

@@ -15,9 +15,9 @@ use windtunnel_workload::model::{
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
+use super::context::{Built, Context};
 use super::experts::dispatcher;
 use super::framework::Framework;
-use super::jobs::{Built, Context};
 use super::kernels::{kernels, precision};
 use super::names::choice;
 use super::told::{NO_FRAMEWORK, kind_of, says_nothing_of_software};

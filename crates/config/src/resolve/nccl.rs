@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
@@ -20,7 +19,7 @@ use windtunnel_workload::collectives::nccl::{
 use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form};
 use windtunnel_workload::program::{Dimension, OpKind};
 
-use super::jobs::Context;
+use super::context::Context;
 use crate::schema::jobs::{CollectiveSettings, TunerName};
 use crate::schema::{Job, Rate, Size};
 use crate::sheets;

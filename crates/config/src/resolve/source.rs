@@ -13,7 +13,7 @@ use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::origin::LogAccount;
 use windtunnel_plan::stream::JobStream;
 
-use super::jobs::Context;
+use super::context::Context;
 use super::names::find;
 use super::{elastic, operations, policies};
 use crate::schema::job_source::{EstimatesName, RunningName};

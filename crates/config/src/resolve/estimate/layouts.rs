@@ -25,9 +25,9 @@ use windtunnel_workload::schedules::{
     Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
 };
 
+use super::super::context::Context;
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
-use super::super::jobs::Context;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
