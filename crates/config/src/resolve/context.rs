@@ -1,14 +1,16 @@
 //! What a job is resolved in, and what its source of work gives.
 
-use super::storage::StoragePlan;
-use crate::schema::{Jobs, OperationsTable, Scenario};
 use std::sync::Arc;
+
 use windtunnel_kernel::RankId;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::{ModelFacts, Work};
 use windtunnel_plan::load::Load;
 use windtunnel_workload::Workload;
+
+use super::storage::StoragePlan;
+use crate::schema::{Jobs, OperationsTable, Scenario};
 
 /// Ranks watched of a job without a pipeline.
 const WATCHED: usize = 64;

@@ -1,12 +1,13 @@
 //! What a job does: its operations from where it says that they come from, or none where only its size and duration are known.
 
+use windtunnel_plan::error::InputError;
+use windtunnel_plan::evidence::EvidenceList;
+use windtunnel_workload::{ProgramBuilder, Workload};
+
 use super::context::{Built, Context};
 use super::nccl;
 use super::sources::{self, Asked};
 use crate::schema::{Fidelity, Job, WorkloadSource};
-use windtunnel_plan::error::InputError;
-use windtunnel_plan::evidence::EvidenceList;
-use windtunnel_workload::{ProgramBuilder, Workload};
 
 pub(super) fn build(
     job: &Job,

@@ -1,11 +1,12 @@
 //! Adaptive routing: which port of a switch a packet takes that goes where the least waits, or where a balancer of another crate says.
 
-use super::engine::{AtPorts, Engine};
-use super::packets::{Packet, flag};
-use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, Feature, SwitchPolicy, Transport};
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::{PortSet, SwitchId};
+
+use super::engine::{AtPorts, Engine};
+use super::packets::{Packet, flag};
+use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, Feature, SwitchPolicy, Transport};
 
 const ADAPTIVE: u64 = 0x6164_6170;
 

@@ -2,13 +2,14 @@
 //!
 //! [`crossing`](super::crossing) says what becomes of them.
 
-use super::packets::Packet;
-use super::receiver::Feedback;
-use super::telemetry::Hop;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::packets::Packet;
+use super::receiver::Feedback;
+use super::telemetry::Hop;
 
 /// What joins an engine to the other processes.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! What is refused of the [settings](super::settings), and why there is no packet network then.
 
+use windtunnel_kernel::{BitRate, Bytes};
+
 use super::queue_settings::MOST_QUEUES;
 use super::timeline::MOST_PORTS;
-use windtunnel_kernel::{BitRate, Bytes};
 
 /// Largest packet: sizes are kept in 16 bits.
 pub(super) const LARGEST: u64 = u16::MAX as u64;

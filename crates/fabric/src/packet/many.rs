@@ -1,16 +1,18 @@
 //! Several processes, each an [`Engine`] with a part of the fabric, that advance together on the threads of a crew.
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use windtunnel_kernel::executor::{Control, Crew, End, Process};
+use windtunnel_kernel::partition::Partition;
+use windtunnel_kernel::{Span, Time};
+
 use super::engine::Engine;
 use super::handles::{Completion, OpenRequest, QueuePair};
 use super::pauses::Pauses;
 use super::sampler::QueueSample;
 use super::transport::Transport;
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use windtunnel_kernel::executor::{Control, Crew, End, Process};
-use windtunnel_kernel::partition::Partition;
-use windtunnel_kernel::{Span, Time};
 
 /// Why a crew takes a partition.
 const JOINED: &str = "a partition cuts no cable without delay and homes every port once";

@@ -1,8 +1,9 @@
 //! What is kept of a NIC port beside its [`Port`](super::port::Port): whose turn it is to send, and what starts later.
 
-use super::pull::Ready;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+use super::pull::Ready;
 
 /// The queue pairs of a NIC port.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! When the engine looks for packets that [RACK](super::rack) holds for lost, and what it does then.
 
+use windtunnel_kernel::Time;
+
 use super::engine::Engine;
 use super::rack::Told;
 use super::timeline::Class;
 use super::transport::{Endpoint, Loss, LossKind, Transport};
-use windtunnel_kernel::Time;
 
 impl<T: Transport> Engine<T> {
     /// An acknowledgement of a queue pair that finds losses by time.

@@ -2,9 +2,10 @@
 //!
 //! [`pfc`](super::pfc) pauses and resumes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::buffer::share;
 use super::queue_settings::{PfcSettings, Xon};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Pauses in numbers.
 #[derive(Clone, Debug)]

@@ -1,5 +1,8 @@
 //! Queues and pauses as the settings ask for them: made once ports and their kinds are known, with what each switch sets aside.
 
+use windtunnel_kernel::Bytes;
+use windtunnel_topology::SwitchId;
+
 use super::engine::Engine;
 use super::error::PacketError;
 use super::link::Marking;
@@ -9,8 +12,6 @@ use super::pauses::{Guard, Ingress, Limit};
 use super::queue_settings::{Color, PfcSettings, QueueSettings, Reach, Xoff};
 use super::queues::Queues;
 use super::transport::Transport;
-use windtunnel_kernel::Bytes;
-use windtunnel_topology::SwitchId;
 
 /// Control packets for which every port keeps room. They overtake data, so few wait at once.
 const CONTROLS: u64 = 16;

@@ -2,12 +2,14 @@
 //!
 //! [`receive`](super::receive) is what happens there.
 
+use std::slice::from_ref;
+
+use prefetch_index::prefetch_index;
+use windtunnel_kernel::Time;
+
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Slots};
 use super::packets::NONE;
 use super::reorder::{Held, Reordering};
-use prefetch_index::prefetch_index;
-use std::slice::from_ref;
-use windtunnel_kernel::Time;
 
 /// The receiving half. Three cache lines where its transport keeps little: see [`Self::prefetch`].
 #[derive(Clone, Debug)]

@@ -1,14 +1,15 @@
 //! What all processes of a network together have to tell: sums of what each [engine](super::engine) counts.
 
+use windtunnel_kernel::Span;
+use windtunnel_kernel::digest::EventDigest;
+use windtunnel_topology::LinkId;
+
 use super::counters::Counters;
 use super::desks::Delivery;
 use super::engines::{Engines, Parts};
 use super::reorder::Reordering;
 use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::transport::{Tally, Transport};
-use windtunnel_kernel::Span;
-use windtunnel_kernel::digest::EventDigest;
-use windtunnel_topology::LinkId;
 
 impl<T: Transport> Engines<T> {
     /// See [`Engine::is_hopeless`](super::Engine::is_hopeless).

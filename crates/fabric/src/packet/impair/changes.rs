@@ -1,9 +1,10 @@
 //! What changes in mid-run: what has not happened yet, and which links a part has.
 
-use super::FabricPart;
-use super::loss::Chain;
 use rustc_hash::FxHashMap;
 use windtunnel_topology::{Forwarder, LinkId, Topology};
+
+use super::FabricPart;
+use super::loss::Chain;
 
 /// Links that are impaired, and what is to change.
 #[derive(Clone, Debug, Default)]
