@@ -18,7 +18,8 @@ use super::fold::{self, Folded};
 use super::model::{self, Opening};
 use super::paths::PathNames;
 use super::record::Record;
-use super::recorder::{Held, Iteration, Recorder, Watched};
+use super::recorder::{Held, Recorder, Watched};
+use super::simulated::Simulated;
 use super::stage::{Stage, shard_job, watch};
 use super::usage;
 use super::variation::variation;
@@ -37,26 +38,6 @@ impl<T: Into<Failure>> From<T> for Stop {
     fn from(failure: T) -> Self {
         Self::Failed(failure.into())
     }
-}
-
-/// What a simulation saw.
-pub struct Simulated {
-    /// Its beginning.
-    pub origin: Origin,
-    /// Iterations by job of the episode.
-    pub seen: Vec<Vec<Iteration>>,
-    /// Rows of them.
-    pub held: Vec<Held>,
-    /// Iterations that some rank of each job has begun.
-    pub begun: Vec<u64>,
-    /// How far it went: iterations of the slowest job, with the first.
-    pub until: u64,
-    /// For how long what was seen of each job is good; `None`: however long.
-    pub certainty: Vec<Certainty>,
-    /// Links beyond scale-up domains that carried anything, in order, with their mean bytes per second.
-    pub used: Arc<[(u32, f64)]>,
-    /// Whether the progress sink stopped it.
-    pub cancelled: bool,
 }
 
 /// Simulates one episode after the other.

@@ -12,8 +12,9 @@ use windtunnel_plan::settings::Fidelity;
 use windtunnel_plan::stream::JobStream;
 
 use super::cluster::{self, ClusterUse};
-use super::heat::{self, Heat, Period};
+use super::heat::{self, Heat};
 use super::ideal::IdealTimes;
+use super::periods::Period;
 use super::placements::Placements;
 use super::record::Record;
 use super::summary::{self, FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};

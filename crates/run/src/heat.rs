@@ -15,6 +15,7 @@ use windtunnel_topology::{LinkId, Topology};
 
 use super::ideal::IdealTimes;
 use super::memo::mean;
+use super::periods::{Cause, Period, Periods};
 use super::recorder::Iteration;
 use super::subscriber::{Event, Known, Over, Subscriber};
 use super::summary::LinkLoad;
@@ -134,30 +135,6 @@ impl Heat {
     }
 }
 
-/// Why a job is congested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its own flows meet.
-    Own,
-    /// The newest job of its group.
-    Job(usize),
-}
-
-/// A job's time of congestion, with one cause.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Period {
-    /// Which.
-    pub job: usize,
-    /// From when, in nanoseconds.
-    pub from: u64,
-    /// Until when.
-    pub until: u64,
-    /// Why.
-    pub cause: Cause,
-    /// Iteration time over that on an ideal fabric, at its worst.
-    pub slowdown: f64,
-}
-
 /// Longer iterations than this part of the ideal are congestion.
 const CONGESTED: f64 = 1.01;
 
@@ -217,38 +194,6 @@ impl Subscriber for Congestion<'_> {
                 }
             }
         }
-    }
-}
-
-/// Periods, those of a job that follow each other joined.
-#[derive(Debug, Default)]
-struct Periods {
-    /// The last period of each job, which may go on.
-    open: BTreeMap<usize, Period>,
-    closed: Vec<Period>,
-}
-
-impl Periods {
-    /// `job` was congested from `from` to `until`; goes on a period that ended at `from`.
-    fn add(&mut self, period: Period) {
-        if let Some(known) = self.open.get_mut(&period.job) {
-            if known.until == period.from && known.cause == Cause::Own && period.cause != Cause::Own {
-                // It met itself already; what came on top is another period.
-            } else if known.until == period.from {
-                known.until = period.until;
-                known.slowdown = known.slowdown.max(period.slowdown);
-                return;
-            }
-        }
-        self.closed.extend(self.open.insert(period.job, period));
-    }
-
-    /// All by their beginning.
-    fn into_sorted(self) -> Vec<Period> {
-        let mut periods = self.closed;
-        periods.extend(self.open.into_values());
-        periods.sort_by_key(|period| (period.from, period.job));
-        periods
     }
 }
 

@@ -21,8 +21,8 @@ use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{Fidelity, MemoName};
 use windtunnel_workload::Workload;
 
-use super::episode::Simulated;
 use super::recorder::Iteration;
+use super::simulated::Simulated;
 use super::variation::variation;
 use super::verdict::{Judge, Verdict};
 

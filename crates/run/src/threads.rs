@@ -12,9 +12,10 @@ use windtunnel_plan::error::Failure;
 use windtunnel_plan::settings::Fidelity;
 
 use super::RunOptions;
-use super::episode::{Simulated, Simulator, Stop};
+use super::episode::{Simulator, Stop};
 use super::journal::Kept;
 use super::record::Record;
+use super::simulated::Simulated;
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.

@@ -2,7 +2,8 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
-use super::settings::{EcnSettings, MarkAt, PacketSettings};
+use super::marks::{EcnSettings, MarkAt};
+use super::settings::PacketSettings;
 
 /// Rate, delay and marking of a link. Ports refer to one of a few of these.
 #[derive(Clone, Debug, PartialEq)]

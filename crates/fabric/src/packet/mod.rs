@@ -44,6 +44,7 @@ mod line_ports;
 mod lines;
 mod link;
 mod many;
+mod marks;
 mod memory;
 mod message;
 mod meter;
@@ -96,6 +97,7 @@ pub use error::PacketError;
 pub use handles::{Completion, OpenRequest, QueuePair};
 pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
+pub use marks::{EcnSettings, MarkAt};
 pub use model::NetworkOf;
 pub use network::{PacketNetwork, PacketNetworkError, too_long};
 pub use queue_settings::{
@@ -105,8 +107,7 @@ pub use queue_settings::{
 pub use reorder::Reordering;
 pub use sampler::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MarkAt, PacketSettings, ParallelSettings,
-    TrimSettings,
+    Balancer, BufferSettings, ChosenRoute, Forwarding, PacketSettings, ParallelSettings, TrimSettings,
 };
 pub use statistics::PortReport;
 pub use timeline::MOST_PORTS;

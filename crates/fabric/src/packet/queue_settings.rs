@@ -3,7 +3,7 @@
 use windtunnel_kernel::{BitRate, Bytes, Span};
 
 use super::error::PacketError;
-use super::settings::EcnSettings;
+use super::marks::EcnSettings;
 
 /// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
 pub const MOST_QUEUES: usize = 8;

@@ -7,6 +7,7 @@ use windtunnel_topology::{LinkId, LinkTier, numbered};
 use super::background::Background;
 use super::error::{LARGEST, PacketError};
 use super::impair::Impairments;
+use super::marks::EcnSettings;
 use super::queue_settings::{self, Color, Discipline, PfcSettings, Pull, QueueSettings};
 use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
 use crate::reduction::ReductionSettings;
@@ -90,31 +91,6 @@ pub struct ChosenRoute {
     pub to: u32,
     /// From the link that leaves the sender to the one that enters the receiver.
     pub links: Vec<LinkId>,
-}
-
-windtunnel_kernel::named! {
-    /// Where a packet is marked.
-    #[derive(Default, Hash)]
-    pub enum MarkAt: "place of marks" {
-        #[default]
-        Enqueue = "enqueue", "as it joins the queue, by what it finds";
-        Dequeue = "dequeue", "as its transmission begins, by what it leaves behind";
-    }
-}
-
-/// RED on the instantaneous queue. Sizes are those of a port of `rate` and grow in proportion for others.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EcnSettings {
-    /// The port's rate that the sizes are for.
-    pub rate: BitRate,
-    /// No packet is marked up to here.
-    pub kmin: Bytes,
-    /// Every packet is marked above.
-    pub kmax: Bytes,
-    /// Probability at `kmax`, 0 to 1.
-    pub pmax: f64,
-    /// Where.
-    pub at: MarkAt,
 }
 
 /// The shared buffer of a switch.

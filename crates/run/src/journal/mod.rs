@@ -26,7 +26,7 @@ use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::inputs::Input;
 
 use self::file::File;
-pub(crate) use self::stored::Stored;
+pub(crate) use self::stored::{Stored, structures};
 use crate::table::{Batch, TableSink};
 
 /// What a part of the file is.

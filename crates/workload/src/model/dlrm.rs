@@ -12,8 +12,8 @@
 use serde::Deserialize;
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
+use super::dtype::Dtype;
 use super::kernels::{Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
 use crate::program::{Binding, CommSlot, Communicator, Dimension, ProgramBuilder, Workload};
 

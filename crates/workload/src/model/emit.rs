@@ -2,8 +2,8 @@
 
 use windtunnel_kernel::{Bytes, Span};
 
+use super::dtype::Dtype;
 use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use super::training::{Graphs, Training};
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;

@@ -416,7 +416,7 @@ impl Training {
 mod tests {
     use super::*;
     use crate::model::Architecture;
-    use crate::model::sheets::Dtype;
+    use crate::model::dtype::Dtype;
 
     fn gpt(hidden: u64, layers: u64, heads: u64) -> Training {
         let json = format!(

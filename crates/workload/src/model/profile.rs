@@ -13,7 +13,7 @@ use serde::Deserialize;
 use windtunnel_kernel::Span;
 use windtunnel_kernel::units::{Dimension, parse_quantity};
 
-use super::sheets::Dtype;
+use super::dtype::Dtype;
 
 /// Why a profile cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

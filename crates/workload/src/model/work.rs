@@ -13,9 +13,9 @@ use windtunnel_kernel::{Bytes, Span};
 
 use super::architecture::{Attention, LayerKind};
 use super::chunk::{Chunk, ChunkCost, Flops, Part, Units};
+use super::dtype::Dtype;
 use super::emit::Emit;
 use super::kernels::{Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use super::training::{Recompute, Training};
 use crate::collectives::CollectiveKind;
 use crate::generate::{ChunkWork, Overlap};
