@@ -55,6 +55,7 @@ mod staged;
 mod steered;
 mod swift;
 mod tcp;
+mod tokens;
 mod whole;
 
 use windtunnel_kernel::Span;
