@@ -181,6 +181,11 @@ fn filled(plan: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
     Some(filled)
 }
 
+/// Whether a run is one simulation from its first job to its last, without episodes: `full` of several jobs.
+pub fn is_whole(plan: &Plan, full: bool) -> bool {
+    full && plan.jobs.len() > 1 && plan.fidelity != Fidelity::Job
+}
+
 /// What is left once ideal times are known, or on their way.
 fn simulated(
     plan: &Plan,
@@ -206,7 +211,7 @@ fn simulated(
     let named =
         |failure: Failure| failure.named(|job| job_name(plan, &options.source, given[job.0 as usize], job));
     let mut scheduler = cluster::scheduler(plan);
-    let whole = options.full && requests.len() > 1 && plan.fidelity != Fidelity::Job;
+    let whole = is_whole(plan, options.full);
     let (mut heat, mut congestion) = (Heat::default(), Congestion::new(ideal));
     let (histories, record, episodes, cancelled) = if whole {
         let (histories, record, cancelled) =

@@ -214,6 +214,12 @@ fn carry_out<P: Borrow<Planned>>(
     let (sha256, inputs) = (planned.sha256().to_owned(), planned.inputs().to_vec());
     if let Some(journal) = &journal {
         journal.plan(&Made { sha256: sha256.clone(), inputs: inputs.clone(), build: build().to_owned() })?;
+        let whole = windtunnel_run::is_whole(planned.plan(), planned.is_full());
+        if let Some(remark) =
+            journal.begins_anew(whole).filter(|_| matches!(how.journal, Some(Keep::GoingOn(_))))
+        {
+            progress.remark(&remark);
+        }
     }
     let options = RunOptions {
         source: planned.source().to_owned(),
