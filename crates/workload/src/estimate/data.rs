@@ -58,7 +58,7 @@ pub(super) fn buckets(
     for (at, units) in entered {
         let open = found.last().is_some_and(|([dense, expert], _)| *dense + *expert < layout.bucket_bytes);
         if !open {
-            found.push(([Bytes(0); 2], end - at));
+            found.push(([Bytes::ZERO; 2], end - at));
         }
         let (bytes, _) = found.last_mut().expect("one is open");
         add(bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
@@ -89,8 +89,8 @@ pub(super) fn reduction(layout: &Layout, bytes: [Bytes; 2], at: f64, tolls: &dyn
     let shards = [replicas * u64::from(layout.ep), replicas];
     for (number, role) in [Role::Shard(0), Role::ExpertShard(0)].into_iter().enumerate() {
         leaving.parts[number] = tolls.part(role, kind, bytes[number]);
-        if layout.replicate > 1 && bytes[number].0 > 0 {
-            let shard = Bytes(bytes[number].0.div_ceil(shards[number].max(1)));
+        if layout.replicate > 1 && bytes[number].get() > 0 {
+            let shard = Bytes::new(bytes[number].get().div_ceil(shards[number].max(1)));
             leaving.across[number] = tolls.part(Role::Replicate, CollectiveKind::AllReduce, shard);
         }
     }
@@ -106,16 +106,16 @@ pub(super) fn reductions(
     tolls: &dyn Tolls,
 ) -> Vec<Leaving> {
     let mut found = Vec::new();
-    let mut bytes = [Bytes(0); 2];
+    let mut bytes = [Bytes::ZERO; 2];
     for (at, units) in left {
         add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
         let all = bytes[0] + bytes[1];
         let full = layout.overlap_gradients && (layout.zero == 3 || all >= layout.bucket_bytes);
-        if full && all.0 > 0 {
+        if full && all.get() > 0 {
             found.push(reduction(layout, std::mem::take(&mut bytes), at - end, tolls));
         }
     }
-    if (bytes[0] + bytes[1]).0 > 0 {
+    if (bytes[0] + bytes[1]).get() > 0 {
         found.push(reduction(layout, bytes, 0.0, tolls));
     }
     found
@@ -144,7 +144,7 @@ pub(super) fn stretches(
 ) -> Vec<Stretch> {
     let mut found: Vec<(f64, [f64; 3], Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
     let sizes = |units: &[u32], sizes: [&[Bytes]; 2]| {
-        let mut bytes = [Bytes(0); 2];
+        let mut bytes = [Bytes::ZERO; 2];
         add(&mut bytes, units, sizes);
         bytes
     };

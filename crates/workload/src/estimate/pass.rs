@@ -48,7 +48,7 @@ pub struct StagePrice {
     pub reduce: f64,
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
-    compiled: [Pass; 4],
+    pub(super) compiled: [Pass; 4],
     /// Of each pass.
     pub(super) stretches: [Vec<Stretch>; 4],
 }
@@ -124,7 +124,7 @@ pub fn price(
         let mut walk = Walk::new(layout, work, tolls);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
-        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.0 as f64);
+        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
@@ -160,12 +160,12 @@ pub fn price(
 /// What the forward pass of one stage and the backward pass of another take interleaved.
 pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls: &dyn Tolls) -> f64 {
     let (first, second) = (&forward.compiled[0], &backward.compiled[1]);
-    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.0)).max(1);
+    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
     let mut shared = Shared::new(layout, tolls);
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut a, mut b) = (0, 0);
     while a < first.steps.len() || b < second.steps.len() {
-        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].0) * total(other);
+        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].ps()) * total(other);
         let take_first = b == second.steps.len()
             || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
         if take_first {
@@ -256,7 +256,7 @@ impl<'a> Shared<'a> {
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
-        lane.at = lane.at.max(self.compute) + duration.0 as f64;
+        lane.at = lane.at.max(self.compute) + duration.ps() as f64;
         self.compute = lane.at;
     }
 
@@ -283,7 +283,7 @@ impl<'a> Shared<'a> {
             Step::Launch { span, waits } => {
                 let gated = *waits || self.blocking && lane.launched == 0.0;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
-                self.host = start + span.0 as f64;
+                self.host = start + span.ps() as f64;
                 lane.launched = self.host;
                 lane.at = lane.at.max(start);
             }
@@ -304,7 +304,11 @@ impl<'a> Shared<'a> {
         let mut incoming: SmallVec<[f64; 8]> = SmallVec::new();
         if let Some((exchange, chunks)) = before {
             for chunk in 0..chunks {
-                incoming.push(self.exchange(&exchange, Bytes(share(exchange.bytes.0, chunk, chunks)), entry));
+                incoming.push(self.exchange(
+                    &exchange,
+                    Bytes::new(share(exchange.bytes.get(), chunk, chunks)),
+                    entry,
+                ));
             }
         }
         let (mut outgoing, mut sent) = (0, None);
@@ -317,10 +321,10 @@ impl<'a> Shared<'a> {
                 }
                 lane.at = lane.at.max(came);
             }
-            self.calc(lane, Span(share(duration.0, part, parts)));
+            self.calc(lane, Span::from_ps(share(duration.ps(), part, parts)));
             if let Some((exchange, chunks)) = after {
                 while outgoing < chunks && ((outgoing + 1) * parts).div_ceil(chunks) <= part + 1 {
-                    let bytes = Bytes(share(exchange.bytes.0, outgoing, chunks));
+                    let bytes = Bytes::new(share(exchange.bytes.get(), outgoing, chunks));
                     sent = Some(self.exchange(&exchange, bytes, lane.at));
                     outgoing += 1;
                 }
@@ -390,7 +394,7 @@ impl<'a> Walk<'a> {
     fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> [f64; 4] {
         let tolls = self.shared.tolls;
         let weigh = |units: &[u32], sizes: [&[Bytes]; 2]| {
-            let mut bytes = [Bytes(0); 2];
+            let mut bytes = [Bytes::ZERO; 2];
             add(&mut bytes, units, sizes);
             bytes
         };
