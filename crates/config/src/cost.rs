@@ -114,7 +114,7 @@ impl Item {
         json!({
             "kind": self.kind,
             "what": self.what,
-            "rate_bps": self.rate.map(|rate| rate.bps()),
+            "rate_bps": self.rate.map(windtunnel_kernel::BitRate::bps),
             "length_m": self.length_mm.map(|length| length as f64 / 1e3),
             "count": self.count,
             "sheet": self.sheet,

@@ -49,7 +49,11 @@ impl Gate {
         loop {
             let (state, still) = py.detach(|| self.0.wait(PATIENCE));
             if still {
-                return Ok((state.now.ns(), state.next.map(|next| next.ns()), state.ended));
+                return Ok((
+                    state.now.ns(),
+                    state.next.map(windtunnel_kernel::CalendarTime::ns),
+                    state.ended,
+                ));
             }
             py.check_signals()?;
         }

@@ -127,7 +127,7 @@ impl Ended<'_> {
                         (None, None) => JobState::Waiting,
                     },
                     iterations: &record.iterations[job],
-                    ideal_ps: least[job].map(|span| span.ps()),
+                    ideal_ps: least[job].map(windtunnel_kernel::Span::ps),
                     submit: history.submit.or_else(|| (!bounded).then_some(job_plan.submit)),
                     start,
                     finish: history.finish,

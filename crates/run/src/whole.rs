@@ -227,7 +227,7 @@ fn put_together(
     }
     for (entry, mut iterations) in entered.iter().zip(seen) {
         // Ends may have been known before the job was taken off.
-        let left_ps = entry.left.map_or(u64::MAX, |left| left.ps());
+        let left_ps = entry.left.map_or(u64::MAX, windtunnel_kernel::Time::ps);
         iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
         let work = (iterations.len() as u128) << 64;
         let history = &mut histories.jobs[entry.job];

@@ -424,7 +424,7 @@ impl<'a> Calendar<'a> {
             self.settle(&mut entry);
             self.depart(&entry);
             let job = self.given[entry.id.0 as usize];
-            let began = self.cluster.first_start(entry.id).map_or(now, |start| start.ns());
+            let began = self.cluster.first_start(entry.id).map_or(now, windtunnel_kernel::CalendarTime::ns);
             let history = &mut self.histories[job];
             if let Some(Checkpoint { every: Every::Time(every), write }) = self.requests[job].life.checkpoint
                 && now - began >= every

@@ -612,7 +612,7 @@ mod tests {
             run(&jobs, &settings, &mut Ordered::fcfs(), &mut Fixed(vec![Span::from_us(10); 6]));
         outcome.unwrap();
         let submits: Vec<Option<u64>> =
-            histories.jobs.iter().map(|job| job.submit.map(|submit| submit.ns())).collect();
+            histories.jobs.iter().map(|job| job.submit.map(windtunnel_kernel::CalendarTime::ns)).collect();
         // The next comes as one starts: at the start, and a reaction delay after each end.
         assert_eq!(submits, [Some(0), Some(0), Some(1_100_000), Some(2_200_000), None, None]);
         assert_eq!(histories.end, CalendarTime::from_ns(2_300_000));

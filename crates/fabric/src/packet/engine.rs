@@ -111,7 +111,10 @@ impl<T: Transport> Engine<T> {
             telemetry: Kept::default(),
             reductions: Reductions::default(),
             dispatch: Kept::default(),
-            account: Account::new(Sampler::new(settings.sample_every.map(|every| every.ps()), ports as u32)),
+            account: Account::new(Sampler::new(
+                settings.sample_every.map(windtunnel_kernel::Span::ps),
+                ports as u32,
+            )),
             crossing: None,
             fabric,
             settings,

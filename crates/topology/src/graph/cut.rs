@@ -33,7 +33,7 @@ pub(super) fn between_halves(
     // The cables of one half at a switch are one arc.
     let mut ends = vec![[0u128; 2]; switches as usize];
     nics.for_each(|(first, switch, rate)| {
-        ends[switch as usize][usize::from(!first)] += u128::from(rate.bps())
+        ends[switch as usize][usize::from(!first)] += u128::from(rate.bps());
     });
     for (switch, [first, second]) in ends.into_iter().enumerate() {
         network.join(source, switch as u32, first);

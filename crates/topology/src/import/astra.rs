@@ -77,7 +77,7 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
             (Block::Ring, _) => 2,
             (Block::FullyConnected, npus) => u64::from(npus) - 1,
         };
-        let rate_of = |dimension: &Dimension| dimension.cable.rate.map_or(0, |rate| rate.bps());
+        let rate_of = |dimension: &Dimension| dimension.cable.rate.map_or(0, windtunnel_kernel::BitRate::bps);
         let sum = dimensions.iter().fold(0u64, |sum, dimension| {
             sum.saturating_add(ports(dimension).saturating_mul(rate_of(dimension)))
         });

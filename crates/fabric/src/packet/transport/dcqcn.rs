@@ -361,7 +361,7 @@ mod tests {
         notified(&dcqcn, 0, &mut flow);
         notified(&dcqcn, 0, &mut flow);
         let send = |flow: &mut DcqcnFlow, us: u64| {
-            (0..500).for_each(|_| dcqcn.on_send(flow, Time::from_ps(us * US), 50_000))
+            (0..500).for_each(|_| dcqcn.on_send(flow, Time::from_ps(us * US), 50_000));
         };
         send(&mut flow, 0);
         assert_eq!((flow.byte_stage, flow.rate), (1, 0.375));

@@ -43,7 +43,7 @@ pub(super) fn tier(tier: &TierSummary) -> Value {
         "ports_down_used": tier.ports_down_used,
         "ports_down_unused": tier.ports_down_unused,
         "rate_down_bps": tier.rate_down.bps(),
-        "rate_up_bps": tier.rate_up.map(|rate| rate.bps()),
+        "rate_up_bps": tier.rate_up.map(windtunnel_kernel::BitRate::bps),
         "links": tier.links,
         "oversubscription": tier.oversubscription,
     })
