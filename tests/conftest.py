@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
+EIGHT_H100 = """
+windtunnel: 1
+name: small
+fidelity: flow
+topology:
+  shape: clos
+  hosts: 2
+  tiers: [{ports_down: 16, rate: 400 Gbps, length: 5 m}]
+  host: {gpu: H100-SXM, gpus: 4, nics: 4, nic: ConnectX-7}
+jobs:
+  - name: train
+    workload: {model: llama3-8b, global_batch: 32, micro_batch: 1, sequence: 2048}
+    parallelism: {tp: 4, dp: 2, zero: 1}
+"""
+"""Llama 3 8B on two hosts, small enough to be laid out in every way."""
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer.core
 
 import windtunnel
 from conftest import ROOT
 from doc_commands import PROGRAMS, Written, files_of, of_page
 from windtunnel import engine
+from windtunnel.cli import app as command_line
+from windtunnel.cli import declare
 from windtunnel.cli.app import main
 from windtunnel.results.folder import default_name
 
@@ -104,9 +105,14 @@ def test_commands_are_ones(
     if program == "windtunnel":
         assert arguments[0] in IMPLEMENTED
         # Everything but the command itself: options, their types, numbers of arguments.
-        monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda _self, _ctx: 0)
+        called: list[tuple[str, dict[str, Any]]] = []
+        monkeypatch.setattr(declare, "invoke", lambda function, values: called.append((function.__name__, values)))
         words = ["1" if word == "N" else word.strip("[]…") or "ROW" for word in arguments]
+        quick = command_line.plain_call(words)
+        monkeypatch.setattr(command_line, "plain_call", lambda _: None)
         status = main(words)
+        # What is read without Typer is what Typer reads.
+        assert quick is None or called == [(quick[0].__name__, quick[1])]
         said = capsys.readouterr().err
         # A sentence may leave out what the command is applied to.
         short = "missing argument" in said or "usage: " in said

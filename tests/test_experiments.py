@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import windtunnel
-from windtunnel.experiments import find, run_experiment
+from windtunnel.experiments import Broken, find, names, run_experiment, run_experiments
 from windtunnel.experiments.check import Results, judge, lookup
+from windtunnel.experiments.runner import module_of
 from windtunnel.experiments.runs import Means
 from windtunnel.experiments.spec import Claim, parse_yaml, read_experiment
 
@@ -178,3 +179,30 @@ def test_a_missing_figure_is_named() -> None:
         lookup(summary, "jobs[0].mfo")
     with pytest.raises(windtunnel.InputError, match="`3` is not there"):
         lookup(summary, "jobs[3].mfu")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_loads(name: str) -> None:
+    """Also those whose runs take too long for a test."""
+    module_of(find(name).folder)
+
+
+def test_one_that_is_broken_does_not_end_the_others(tmp_path: Path) -> None:
+    bodies = {
+        "missing": "from windtunnel.engine import no_such_thing\n",
+        "raising": "def observe(_):\n    return {}['x']\n",
+        "sound": "def observe(_):\n    return {'x': 1}\n",
+    }
+    claim = "title: a\nclaims: [{claim: one, observe: x, expected: 1, source: here}]\n"
+    experiments = []
+    for name, body in bodies.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "experiment.yaml").write_text(claim, encoding="utf-8")
+        (tmp_path / name / "experiment.py").write_text(body, encoding="utf-8")
+        experiments.append(read_experiment(tmp_path / name))
+    missing, raising, sound = run_experiments(experiments, store=tmp_path / "runs")
+    assert isinstance(missing, Broken)
+    assert missing.message.startswith("ImportError: cannot import name 'no_such_thing'")
+    assert isinstance(raising, Broken)
+    assert raising.message == f"KeyError: 'x' ({tmp_path / 'raising' / 'experiment.py'}:2)"
+    assert sound.holds

@@ -61,6 +61,70 @@ def test_a_signal_leaves_a_partial_result(tmp_path: Path, number: signal.Signals
     assert not list(tmp_path.glob(".run-*"))
 
 
+STUCK = """
+import hashlib
+from windtunnel._engine import *
+from windtunnel import _engine
+
+def stuck(*_):
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)  # detached from the interpreter, as the engine is
+
+run = explain = stuck
+"""
+"""An engine that does not return, and never asks whether it should."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("what", ["run", "explain"])
+def test_a_signal_ends_a_run_whatever_the_engine_does(tmp_path: Path, number: signal.Signals, what: str) -> None:
+    (tmp_path / "long.yaml").write_text(json.dumps(LONG), encoding="utf-8")
+    (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WINDTUNNEL_ENGINE": "stuck"}
+    call = [str(PROGRAM), "run", "long.yaml", "--out", "out", *(["--explain"] if what == "explain" else [])]
+    with subprocess.Popen(call, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(600):
+            if cpu_seconds(process.pid) > 0.6:
+                break
+            time.sleep(0.1)
+        process.send_signal(number)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    if what == "explain" and number != signal.SIGINT:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == 128 + number, errors
+        assert errors == "error: interrupted while the engine was busy: there is no partial result\n"
+    assert not list(tmp_path.glob(".run-*"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
+    code = """
+import os, signal, threading, time
+import windtunnel
+from windtunnel import interrupts
+
+interrupts.PATIENCE = 60
+def send():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=send, daemon=True).start()
+windtunnel.run("name: x")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WINDTUNNEL_ENGINE": "stuck"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, timeout=50, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has taken of the processors."""
+    ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.engine
 def test_what_a_killed_run_leaves_is_removed_by_the_next(tmp_path: Path, command: Command) -> None:
     with begun(tmp_path) as process:

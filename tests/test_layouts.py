@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import windtunnel
+from conftest import EIGHT_H100
 from windtunnel.engine import InputError
 from windtunnel.layout.examine import examine
 from windtunnel.layout.job import Job, read_job
@@ -24,20 +25,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "llama3-70b-256xH100.yaml"
 
-SCENARIO = """
-windtunnel: 1
-name: small
-fidelity: flow
-topology:
-  shape: clos
-  hosts: 2
-  tiers: [{ports_down: 16, rate: 400 Gbps, length: 5 m}]
-  host: {gpu: H100-SXM, gpus: 4, nics: 4, nic: ConnectX-7}
-jobs:
-  - name: train
-    workload: {model: llama3-8b, global_batch: 32, micro_batch: 1, sequence: 2048}
-    parallelism: {tp: 4, dp: 2, zero: 1}
-"""
+SCENARIO = EIGHT_H100
 
 SMALL = Space(micro_batches=(1, 2), zero=(1,), recompute=("none",))
 

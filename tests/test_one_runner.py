@@ -30,8 +30,8 @@ MAY_START = {
 }
 """Who may start processes, and by what."""
 
-MAY_HEED = {"api.py", "cli/study_progress.py", "simulation.py"}
-"""Where `threading` only tells whether signals can be heeded, or holds the one run of a simulation."""
+MAY_HEED = {"interrupts.py", "cli/study_progress.py", "simulation.py"}
+"""Where `threading` hears of signals, tells whether they can be heeded, or holds the one run of a simulation."""
 
 MAY_RUN = {"api.py", "studies/worker.py", "engine.py"}
 """A single run into a folder of its own, and the worker."""

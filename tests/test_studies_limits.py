@@ -501,6 +501,13 @@ def test_no_name_leads_out_of_the_store(command: Command, tmp_path: Path, scenar
         ("vary: {topology.hosts: [4, 8]}\nmetrics: ['jobs[0].finish']", "did you mean `jobs[0].finish_s`?"),
         ("vary: {topology.hostz: [4, 8]}", "did you mean `hosts`?"),
         ("vary: {'topology.tiers[0].rate': {from: 100, to: 400}}", "a unit is missing"),
+        ("vary: {topology.hosts: [4, 8]}\nfilter: hosts > 8", "study.yaml: the design has no point"),
+        (f"vary: {{topology.hosts: [4, 8]}}\nname: {'x' * 300}", "name: expected at most 200 bytes, found 300"),
+        ("vary: {topology.hosts: [4, 8]", "study.yaml:4:1: "),
+        (
+            "vary: {topology.hosts: [4, 8]}\nfilter: 'open(1)'",
+            "study.yaml: filter: `open(1)` has no meaning here, found",
+        ),
         ("vary: {topology.hosts: [4, 8]}\nname: 7\nseeds: two", "seeds: expected a whole number from 1"),
     ],
 )
@@ -525,3 +532,18 @@ def test_a_script_without_a_guard_asks_for_many_runs(tmp_path: Path, scenario: P
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
+
+
+def test_numbers_that_no_store_has_are_in_no_list(command: Command, tmp_path: Path) -> None:
+    with Store(tmp_path / "runs"):
+        pass
+    assert "there is no run 99999999999999999999" in command("runs", "show", "9" * 20, check=2).stderr
+    for key in ("id", "seed"):
+        assert json.loads(command("runs", "list", f"{key}={'9' * 30}", "--json").stdout) == {"runs": []}
+
+
+def test_what_is_no_yaml_says_where(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [1\n", encoding="utf-8")
+    assert command("sweep", "broken.yaml", check=2).stderr.startswith("error: broken.yaml:")
+    (tmp_path / "empty.yaml").touch()
+    assert "the file is empty" in command("sweep", "empty.yaml", check=2).stderr

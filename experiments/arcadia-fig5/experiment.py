@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from windtunnel.validate.regret import board_of
+from windtunnel.validate.asked import board_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from windtunnel.validate.regret import board_of
+from windtunnel.validate.asked import board_of
 from windtunnel.validate.score import spearman
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ import json
 import shutil
 import signal
 import tempfile
-import threading
 import weakref
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.bill import with_bill
+from windtunnel.interrupts import interruptible
 from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result
@@ -23,8 +23,7 @@ from windtunnel.results.manifest import manifest
 from windtunnel.source import Source, override_text, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
+    from collections.abc import Callable, Mapping
 
     from windtunnel._engine import Gate, Progress, RunOptions
     from windtunnel.policies import Placement, Scheduler
@@ -66,8 +65,9 @@ def run(
     hears fractions of `simulating` alone.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
-    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`). A run whose folder `out` names can
-    go on after that, or after it was killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
+    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`), or end the process where the
+    engine does not answer within two seconds. A run whose folder `out` names can go on after that, or after it was
+    killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
     """
     source = read_source(scenario)
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
@@ -158,11 +158,13 @@ def run_source(
     parent = RUNS if target is None else target.absolute().parent
     with ExitStack() as heeding, ExitStack() as folder:
         # Heeded before there is anything to lose, and until the engine has ended.
-        interrupts = heeding.enter_context(_interruptible())
+        interrupts = heeding.enter_context(interruptible())
         fresh, place = folder.enter_context(written_beside(parent))
+        interrupts.made = fresh
         given = {**engine_options(options), "gate": gate}
         final = target or (parent / name if name else None)
         kept = journal_of(final) if final is not None and (journal or going_on) else None
+        interrupts.journal = kept
         if final is not None and going_on:
             given["resume"] = str(kept)
         elif final is not None and journal:
@@ -228,81 +230,3 @@ def _folder_name(
         return "", source.name
     name, fidelity = (str(tree.get(key, "")) if isinstance(tree, dict) else "" for key in ("name", "fidelity"))
     return default_name(name, options.get("fidelity") or fidelity), f"{source.name}: name"
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came, as Slurm, Kubernetes and `timeout` send it, or SIGHUP: a Ctrl-C by another name."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""What ends a run and leaves a partial result."""
-
-
-class _Interrupts:
-    """A signal waits for the next call of `progress`, where it raises: a batch of rows is never torn.
-
-    Every later call raises too: a part of the engine that does not stop for the first is told again. A second signal
-    before a call raises where it comes and leaves no result. What the caller's own `progress` raises is kept, and
-    raised when the engine has stopped.
-    """
-
-    def __init__(self) -> None:
-        self._pending: int | None = None
-        self._heeded = False
-        self.torn = False
-        self.number = int(signal.SIGINT)
-        self.raised: BaseException | None = None
-
-    def handle(self, number: int, _frame: FrameType | None) -> None:
-        if self._pending is not None and not self._heeded:
-            self.torn = True
-            raise self.error(number)
-        self._pending = number
-        self.number = number
-
-    @staticmethod
-    def error(number: int) -> KeyboardInterrupt:
-        return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
-
-    def raising(self, progress: Progress) -> Progress:
-        def raising_progress(fraction: float | None, simulated_s: float, events: int, phase: str) -> None:
-            if self._pending is not None:
-                self._heeded = True
-                raise self.error(self._pending)
-            if self.raised is not None:
-                raise self.raised
-            try:
-                progress(fraction, simulated_s, events, phase)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    self._pending, self._heeded = signal.SIGINT, True
-                else:
-                    self.raised = error
-                raise
-
-        return raising_progress
-
-
-@contextmanager
-def _interruptible() -> Iterator[_Interrupts]:
-    interrupts = _Interrupts()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    # What is ignored, as `nohup` has it, stays so.
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [(number, signal.signal(number, interrupts.handle)) for number in heard]
-    try:
-        yield interrupts
-    except (engine.InputError, engine.RunError):
-        # Raised inside a policy, it comes back as that one's failure.
-        if interrupts.torn:
-            raise interrupts.error(interrupts.number) from None
-        raise
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)

@@ -109,14 +109,14 @@ impl BackendNetwork {
         )?;
         let link = |number| {
             let link = topology.link(LinkId(number));
-            Link { rate_bps: link.rate.0, latency_ps: link.latency.0, loss: link.loss }
+            Link { rate_bps: link.rate.bps(), latency_ps: link.latency.ps(), loss: link.loss }
         };
         let links: Vec<Link> = (0..topology.link_count() as u32).map(link).collect();
         let parameters = CString::new(settings.parameters.as_str()).unwrap_or_default();
         let setup = Setup {
             seed: settings.seed,
-            mtu_bytes: settings.mtu.0,
-            header_bytes: settings.header.0,
+            mtu_bytes: settings.mtu.get(),
+            header_bytes: settings.header.get(),
             endpoints: topology.endpoints(),
             endpoints_per_host: topology.endpoints_per_host(),
             nics: topology.nics(),
@@ -177,7 +177,7 @@ impl BackendNetwork {
         // SAFETY: the model is open; by the header the answer is null or a text.
         let words = unsafe { text((self.library.table.failure)(self.model)) };
         let words = words.filter(|words| !words.is_empty()).unwrap_or_else(|| "no reason given".to_owned());
-        self.fail(&format!("failed in `{call}` at {} ps: {words}", self.clock.0));
+        self.fail(&format!("failed in `{call}` at {} ps: {words}", self.clock.ps()));
     }
 
     /// When the model has something to do.
@@ -186,12 +186,13 @@ impl BackendNetwork {
             return next;
         }
         // SAFETY: the model is open.
-        let next = Time(unsafe { (self.library.table.next_time)(self.model) });
+        let next = Time::from_ps(unsafe { (self.library.table.next_time)(self.model) });
         self.next = Some(next);
         if next < self.clock {
             self.fail(&format!(
                 "goes back in time: `next_time` is {} ps, but {} ps have passed",
-                next.0, self.clock.0
+                next.ps(),
+                self.clock.ps()
             ));
             return Time::NEVER;
         }
@@ -205,8 +206,9 @@ impl BackendNetwork {
         self.calls += 1;
         loop {
             // SAFETY: the model is open, and the buffer has the capacity told.
-            let count =
-                unsafe { (self.library.table.advance)(self.model, to.0, arrived.as_mut_ptr(), BATCH as u32) };
+            let count = unsafe {
+                (self.library.table.advance)(self.model, to.ps(), arrived.as_mut_ptr(), BATCH as u32)
+            };
             self.next = None;
             let Ok(count) = usize::try_from(count) else { return self.fail_by_itself("advance") };
             if count > BATCH {
@@ -218,7 +220,7 @@ impl BackendNetwork {
                 let Some(flight) = flight else {
                     return self.fail(&format!(
                         "says at {} ps that message {message} arrives, which is not under way",
-                        to.0
+                        to.ps()
                     ));
                 };
                 self.handed.push_back((to + self.nic_latency, message, flight));
@@ -230,7 +232,7 @@ impl BackendNetwork {
         }
         self.idle_calls = if none && self.clock == to { self.idle_calls + 1 } else { 0 };
         if self.idle_calls > PATIENCE {
-            self.fail(&format!("stands still: {PATIENCE} calls at {} ps, and nothing arrives", to.0));
+            self.fail(&format!("stands still: {PATIENCE} calls at {} ps, and nothing arrives", to.ps()));
         }
     }
 
@@ -291,7 +293,7 @@ impl Network for BackendNetwork {
         self.flights[place] = Some(Flight { from, to, bytes, start: at, class, nic, entropy });
         self.clock = self.clock.max(at);
         let told = Message {
-            bytes: bytes.0,
+            bytes: bytes.get(),
             message,
             from: from.0,
             to: to.0,
@@ -301,7 +303,7 @@ impl Network for BackendNetwork {
             ordered: u8::from(line > 0),
         };
         // SAFETY: the model is open; the message is read during the call only.
-        let answer = unsafe { (self.library.table.depart)(self.model, at.0, &raw const told) };
+        let answer = unsafe { (self.library.table.depart)(self.model, at.ps(), &raw const told) };
         self.next = None;
         if answer < 0 {
             self.fail_by_itself("depart");

@@ -24,7 +24,7 @@ struct Starts(Vec<(u32, u64)>);
 
 impl Observer for Starts {
     fn ended(&mut self, ended: &Ended) -> Result<(), String> {
-        self.0.push((ended.job.0, ended.start.0));
+        self.0.push((ended.job.0, ended.start.ns()));
         Ok(())
     }
 }
@@ -65,7 +65,7 @@ fn main() {
         (drawn, 16_384)
     };
     let job = |logged: &windtunnel_cluster::log::LoggedJob| Job {
-        submit: CalendarTime(logged.submit),
+        submit: CalendarTime::from_ns(logged.submit),
         estimate: logged.duration,
         deadline: u64::MAX,
         gpus: logged.gpus,
@@ -100,7 +100,7 @@ fn main() {
         let replayed = replay(&jobs, &durations, &machine, scheduler.as_mut(), &mut starts).expect("it ends");
         let seconds = began.elapsed().as_secs_f64();
         let waited: u128 =
-            starts.0.iter().map(|&(job, start)| u128::from(start - jobs[job as usize].submit.0)).sum();
+            starts.0.iter().map(|&(job, start)| u128::from(start - jobs[job as usize].submit.ns())).sum();
         let used = replayed.gpu_time.busy as f64 / replayed.gpu_time.total() as f64;
         println!(
             "{name:>13}: {seconds:7.2} s, {:>5} MB, {} events, utilisation {used:.3}, mean wait {:.0} s",

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     fn member(rank: u32, ready: u64) -> Member {
-        Member { rank: RankId(rank), token: Token(rank), ready: Time(ready) }
+        Member { rank: RankId(rank), token: Token(rank), ready: Time::from_ps(ready) }
     }
 
     #[test]
@@ -309,11 +309,11 @@ mod tests {
         assert_eq!(joined, Joined::Waits);
         assert_eq!(coupler.join(0, 1, 2, member(0, 9)).1, Joined::Waits);
         let (second, joined) = coupler.join(0, 1, 2, member(1, 3));
-        assert_eq!((joined, coupler.start(second)), (Joined::Last, Time(9)));
-        assert_eq!(coupler.first_arrival(second), Time(3));
+        assert_eq!((joined, coupler.start(second)), (Joined::Last, Time::from_ps(9)));
+        assert_eq!(coupler.first_arrival(second), Time::from_ps(3));
         assert_eq!(coupler.stuck(), vec![(0, 0, vec![RankId(0)])]);
         assert_eq!(coupler.join(0, 0, 2, member(1, 6)), (first, Joined::Last));
-        assert_eq!(coupler.start(first), Time(6));
+        assert_eq!(coupler.start(first), Time::from_ps(6));
         let mut members = Vec::new();
         coupler.close(second, &mut members);
         coupler.close(first, &mut members);

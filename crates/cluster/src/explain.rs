@@ -80,7 +80,7 @@ impl Breakdown {
     pub fn of(path: &[Segment]) -> Self {
         let mut sum = Self::default();
         for segment in path {
-            let span = (segment.finish - segment.start).0;
+            let span = (segment.finish - segment.start).ps();
             match segment.category {
                 Category::Compute => sum.compute += span,
                 Category::Exposed(dimension) => sum.exposed[dimension as usize] += span,
@@ -218,22 +218,27 @@ mod tests {
     }
 
     fn record(ready: u64, remote: u64, finish: u64, cause: u32) -> OpRecord {
-        OpRecord { ready: Time(ready), finish: Time(finish), remote: Time(remote), cause }
+        OpRecord {
+            ready: Time::from_ps(ready),
+            finish: Time::from_ps(finish),
+            remote: Time::from_ps(remote),
+            cause,
+        }
     }
 
     #[test]
     fn a_receive_posted_early_is_booked_only_where_nothing_computes() {
         // calc 0-10, receive posted at 0 and sent at 14, arrived at 20; calc 20-30.
         let mut builder = ProgramBuilder::new();
-        let first = builder.calc(Span(10), StreamId(0), 0);
+        let first = builder.calc(Span::from_ps(10), StreamId(0), 0);
         let wait = receive(&mut builder);
-        let second = builder.calc(Span(10), StreamId(0), 0);
+        let second = builder.calc(Span::from_ps(10), StreamId(0), 0);
         builder.requires(second, first);
         builder.requires(second, wait);
         let program = builder.finish().unwrap();
         let records =
             [record(0, 0, 10, ITERATION_START), record(0, 14, 20, ITERATION_START), record(20, 20, 30, wait)];
-        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        let path = walk(&program, Time::ZERO, Time::from_ps(30), |op| records[op as usize]);
         let sum = Breakdown::of(&path);
         assert_eq!((sum.compute, sum.bubble, sum.exposed[Dimension::Pp as usize]), (20, 4, 6));
         assert_eq!(sum.total(), 30);
@@ -243,13 +248,13 @@ mod tests {
     #[test]
     fn waiting_for_the_last_member_of_a_collective_is_straggler_and_what_follows_is_exposed() {
         let mut builder = ProgramBuilder::new();
-        let first = builder.calc(Span(10), StreamId(0), 0);
-        let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(1));
+        let first = builder.calc(Span::from_ps(10), StreamId(0), 0);
+        let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(1));
         let reduce = builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(4), 0);
         builder.requires(reduce, first);
         let program = builder.finish().unwrap();
         let records = [record(0, 0, 10, ITERATION_START), record(10, 17, 30, first)];
-        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        let path = walk(&program, Time::ZERO, Time::from_ps(30), |op| records[op as usize]);
         let sum = Breakdown::of(&path);
         assert_eq!((sum.compute, sum.straggler, sum.exposed[Dimension::Dp as usize]), (10, 7, 13));
         assert_eq!((sum.bubble, sum.host, sum.total()), (0, 0, 30));
@@ -259,10 +264,10 @@ mod tests {
     fn hidden_communication_is_not_exposed_and_the_rest_of_the_gap_is_host() {
         // A send from 0 to 25 (rendezvous) beside a calc 0-10; nothing else until 30, which a second send ends.
         let mut builder = ProgramBuilder::new();
-        builder.calc(Span(10), StreamId(0), 0);
+        builder.calc(Span::from_ps(10), StreamId(0), 0);
         let kind = OpKind::Send {
             peer: Peer::Rank(RankId(1)),
-            bytes: Bytes(1),
+            bytes: Bytes::new(1),
             tag: Tag(0),
             stream: StreamId(4),
             nic: NicId(0),
@@ -270,7 +275,7 @@ mod tests {
         let send = builder.push(kind, Dimension::Pp, 0);
         let program = builder.finish().unwrap();
         let records = [record(0, 0, 10, ITERATION_START), record(0, 0, 25, ITERATION_START)];
-        let path = walk(&program, Time(0), Time(30), |op| records[op as usize]);
+        let path = walk(&program, Time::ZERO, Time::from_ps(30), |op| records[op as usize]);
         assert_eq!(path.len(), 3);
         assert_eq!((path[1].op, path[1].category), (send, Category::Host));
         assert_eq!((Breakdown::of(&path).compute, Breakdown::of(&path).host), (10, 20));
@@ -280,8 +285,12 @@ mod tests {
     fn waiting_for_a_launch_is_host() {
         // Launches 0-10 and 10-25; computations begin with them: 0-4 and 10-20; the pass ends with the second launch.
         let mut builder = ProgramBuilder::new();
-        let launches = [builder.calc(Span(10), HOST_STREAM, 0), builder.calc(Span(15), HOST_STREAM, 0)];
-        let calcs = [builder.calc(Span(4), StreamId(0), 0), builder.calc(Span(10), StreamId(0), 0)];
+        let launches = [
+            builder.calc(Span::from_ps(10), HOST_STREAM, 0),
+            builder.calc(Span::from_ps(15), HOST_STREAM, 0),
+        ];
+        let calcs =
+            [builder.calc(Span::from_ps(4), StreamId(0), 0), builder.calc(Span::from_ps(10), StreamId(0), 0)];
         builder.requires(launches[1], launches[0]);
         builder.requires(calcs[1], calcs[0]);
         for (calc, launch) in calcs.into_iter().zip(launches) {
@@ -294,20 +303,20 @@ mod tests {
             record(0, 0, 4, launches[0]),
             record(10, 10, 20, launches[1]),
         ];
-        let path = walk(&program, Time(0), Time(25), |op| records[op as usize]);
+        let path = walk(&program, Time::ZERO, Time::from_ps(25), |op| records[op as usize]);
         assert_eq!((Breakdown::of(&path).compute, Breakdown::of(&path).host), (14, 11));
     }
 
     #[test]
     fn streams_that_overlap_count_once() {
         let mut builder = ProgramBuilder::new();
-        builder.calc(Span(10), StreamId(0), 0);
-        builder.calc(Span(10), StreamId(1), 0);
+        builder.calc(Span::from_ps(10), StreamId(0), 0);
+        builder.calc(Span::from_ps(10), StreamId(1), 0);
         let program = builder.finish().unwrap();
         let records = [record(0, 0, 10, ITERATION_START), record(0, 5, 15, ITERATION_START)];
-        let mut path = walk(&program, Time(0), Time(15), |op| records[op as usize]);
+        let mut path = walk(&program, Time::ZERO, Time::from_ps(15), |op| records[op as usize]);
         assert_eq!(Breakdown::of(&path).compute, 15);
-        clip(&mut path, Time(7));
+        clip(&mut path, Time::from_ps(7));
         assert_eq!(Breakdown::of(&path).total(), 8);
     }
 }

@@ -151,7 +151,8 @@ pub fn replay(
             ended += 1;
             let start = cluster.first_start(job).expect("it ran");
             let submit = cluster.submitted_at(job).expect("it was");
-            let row = Ended { job, submit, start, finish: CalendarTime(at), time: cluster.job_time(job) };
+            let row =
+                Ended { job, submit, start, finish: CalendarTime::from_ns(at), time: cluster.job_time(job) };
             observer.ended(&row).map_err(ReplayError::Observer)?;
         }
         let starts = cluster.decide(scheduler)?.iter().filter_map(|change| match change {
@@ -171,7 +172,7 @@ pub fn replay(
         for stay in cluster.take_stays() {
             observer.stay(&stay).map_err(ReplayError::Observer)?;
         }
-        if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime(now), events) {
+        if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime::from_ns(now), events) {
             complete = false;
             break;
         }
@@ -180,7 +181,7 @@ pub fn replay(
     for stay in open {
         observer.stay(&stay).map_err(ReplayError::Observer)?;
     }
-    let end = CalendarTime(cluster.now());
+    let end = CalendarTime::from_ns(cluster.now());
     let tallies = if machine.operations.is_some() { cluster.tallies().collect() } else { Vec::new() };
     Ok(Replayed { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete, timeline })
 }

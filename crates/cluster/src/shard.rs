@@ -723,7 +723,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         }
         let open = &mut running.open[position];
         open.ranks += 1;
-        open.sum += u128::from(at.0);
+        open.sum += u128::from(at.ps());
         let critical =
             open.path.as_ref().is_none_or(|path| at > open.latest || (at == open.latest && rank < path.rank));
         if critical {
@@ -740,7 +740,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             let mut path = open.path.expect("an iteration that a rank ended has a path");
             explain::clip(&mut path.segments, running.last_end);
             let (start, finish) = (running.last_end, open.latest);
-            let lag = finish - Time((open.sum / ranks as u128) as u64);
+            let lag = finish - Time::from_ps((open.sum / ranks as u128) as u64);
             let end = IterationEnd { iteration: running.ended, start, finish, lag, path };
             self.observer.iteration(job, &end, &running.replay);
             running.ended += 1;

@@ -126,8 +126,8 @@ mod tests {
         let mut variation = Variation::none();
         variation.set_clock(3, EndpointId(0), 1.0 + 50e-6);
         variation.set_clock(3, EndpointId(1), 1.0 - 100e-6);
-        variation.set_speed(3, EndpointId(1), Time(5), 0.5);
-        let factor = |endpoint: u32, at: u64| variation.factor(EndpointId(endpoint), 0, 0, Time(at));
+        variation.set_speed(3, EndpointId(1), Time::from_ps(5), 0.5);
+        let factor = |endpoint: u32, at: u64| variation.factor(EndpointId(endpoint), 0, 0, Time::from_ps(at));
         assert!(!variation.is_none());
         assert_eq!([factor(0, 0), factor(2, 9)], [1.0 / (1.0 + 50e-6), 1.0]);
         assert_eq!([factor(1, 4), factor(1, 5)], [1.0 / (1.0 - 100e-6), 2.0 / (1.0 - 100e-6)]);
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn a_thermal_cap_acts_from_its_instant_on() {
         let mut variation = Variation::none();
-        variation.set_speed(2, EndpointId(1), Time(1_000), 0.5);
-        assert_eq!(variation.factor(EndpointId(1), 0, 0, Time(999)), 1.0);
-        assert_eq!(variation.factor(EndpointId(1), 0, 0, Time(1_000)), 2.0);
-        assert_eq!(variation.factor(EndpointId(0), 0, 0, Time(1_000)), 1.0);
+        variation.set_speed(2, EndpointId(1), Time::from_ps(1_000), 0.5);
+        assert_eq!(variation.factor(EndpointId(1), 0, 0, Time::from_ps(999)), 1.0);
+        assert_eq!(variation.factor(EndpointId(1), 0, 0, Time::from_ps(1_000)), 2.0);
+        assert_eq!(variation.factor(EndpointId(0), 0, 0, Time::from_ps(1_000)), 1.0);
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Item {
         json!({
             "kind": self.kind,
             "what": self.what,
-            "rate_bps": self.rate.map(|rate| rate.0),
+            "rate_bps": self.rate.map(windtunnel_kernel::BitRate::bps),
             "length_m": self.length_mm.map(|length| length as f64 / 1e3),
             "count": self.count,
             "sheet": self.sheet,
@@ -139,9 +139,9 @@ impl Fit {
         if ports.iter().any(|&(rate, count)| count > 0 && rate > sheet.rate.value) {
             return None;
         }
-        let capacity = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.0);
+        let capacity = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.bps());
         let radix = u128::from(sheet.radix.as_ref().map_or(sheet.ports.value, |figure| figure.value));
-        let rate: u128 = ports.iter().map(|&(rate, count)| u128::from(rate.0) * u128::from(count)).sum();
+        let rate: u128 = ports.iter().map(|&(rate, count)| u128::from(rate.bps()) * u128::from(count)).sum();
         let count: u128 = ports.iter().map(|&(_, count)| u128::from(count)).sum();
         if rate <= capacity && count <= radix {
             return Some(Self { boxes: 1 });
@@ -198,7 +198,11 @@ fn switch_item(
     let Some(&(sheet, fit)) = fits.first() else {
         let fastest = sheets.iter().max_by_key(|sheet| sheet.rate.value);
         let found = fastest.map_or_else(String::new, |sheet| {
-            format!(", but the ports of {} run at {} Gbps", sheet.name, sheet.rate.value.0 / 1_000_000_000)
+            format!(
+                ", but the ports of {} run at {} Gbps",
+                sheet.name,
+                sheet.rate.value.bps() / 1_000_000_000
+            )
         });
         if !named {
             return Ok(Item {
@@ -246,7 +250,7 @@ fn switch_item(
 
 /// `32 ports of 400 Gbps and 8 of 800 Gbps`.
 fn ports_text(ports: &[(BitRate, u64)]) -> String {
-    let part = |&(rate, count): &(BitRate, u64)| format!("{count} ports of {} Gbps", rate.0 as f64 / 1e9);
+    let part = |&(rate, count): &(BitRate, u64)| format!("{count} ports of {} Gbps", rate.bps() as f64 / 1e9);
     let parts: Vec<String> = ports.iter().filter(|(_, count)| *count > 0).map(part).collect();
     if parts.is_empty() { "no cabled port".to_owned() } else { parts.join(" and ") }
 }
@@ -261,7 +265,7 @@ struct Links {
 }
 
 fn links(sheet: &OpticsSheet, group: &CableGroup) -> Links {
-    let parallel = group.rate.0.div_ceil(sheet.rate.value.0).max(1);
+    let parallel = group.rate.bps().div_ceil(sheet.rate.value.bps()).max(1);
     let spans = group.length_mm.div_ceil(sheet.reach.value.0.max(1)).max(1);
     let metres = group.length_mm as f64 / 1e3;
     let (ends, beyond) = match sheet.kind {
@@ -292,7 +296,7 @@ fn cable_item(
     evidence.sheet(&format!("optics {}", sheet.name), sheet.evidence());
     let each = links.parallel * links.spans;
     let metres = group.length_mm as f64 / 1e3;
-    let mut why = format!("shortest reach for {} Gbps over {metres} m", group.rate.0 as f64 / 1e9);
+    let mut why = format!("shortest reach for {} Gbps over {metres} m", group.rate.bps() as f64 / 1e9);
     if links.parallel > 1 {
         why = format!("no sheet is as fast: {} in parallel", links.parallel);
     }

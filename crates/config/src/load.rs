@@ -1,5 +1,7 @@
 //! From text to [`Scenario`]: YAML, overrides of single keys, and errors that point at the place.
 
+use std::cell::RefCell;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use windtunnel_plan::error::{InputError, nearest};
@@ -12,10 +14,9 @@ use crate::schema::Scenario;
 /// # Errors
 /// [`InputError`] with the line and column, or the path of the key where an override is at fault.
 pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Scenario, InputError> {
-    // The text alone first: only a direct read knows lines and columns.
-    let plain: Result<Scenario, InputError> = from_yaml(text, source);
+    // Only a direct read of the text knows lines and columns.
     if overrides.is_empty() {
-        return plain;
+        return from_yaml(text, source);
     }
     let tree = tree(text, source, overrides)?;
     // Read as a file is, so that a key may hold what it may hold there. Only the tree knows paths, which name what an override did;
@@ -27,7 +28,7 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
                 InputError { place: format!("{source} with --set {}", paths.join(", ")), ..error }
             }
             // An error that the text has on its own is shown where it stands there.
-            Err(typed) => plain.err().unwrap_or_else(|| {
+            Err(typed) => from_yaml::<Scenario>(text, source).err().unwrap_or_else(|| {
                 let path = typed.path().to_string();
                 explained(format!("{source} with --set: {path}"), &typed.inner().to_string())
             }),
@@ -40,7 +41,7 @@ pub fn scenario(text: &str, source: &str, overrides: &[(String, String)]) -> Res
 /// # Errors
 /// [`InputError`] for what is no YAML, or a path that leads nowhere.
 pub fn tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Value, InputError> {
-    let mut tree: Value = from_yaml(text, source)?;
+    let mut tree = parsed(text, source)?;
     for (path, value) in overrides {
         if value.trim().is_empty() {
             let error = InputError::new(format!("--set {path}"), "expected a value, found nothing");
@@ -50,6 +51,27 @@ pub fn tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<
         set(&mut tree, path, value)?;
     }
     Ok(tree)
+}
+
+/// Bytes of a text that is kept with what it says.
+const KEPT: usize = 1 << 16;
+
+/// What a text says. The last one of each thread is kept: a study asks for one text thousands of times, with other overrides.
+fn parsed(text: &str, source: &str) -> Result<Value, InputError> {
+    thread_local! {
+        static LAST: RefCell<(String, Value)> = const { RefCell::new((String::new(), Value::Null)) };
+    }
+    LAST.with_borrow_mut(|last| {
+        // What is empty is refused, and so never the last.
+        if !last.0.is_empty() && last.0 == text {
+            return Ok(last.1.clone());
+        }
+        let found: Value = from_yaml(text, source)?;
+        if text.len() <= KEPT {
+            *last = (text.to_owned(), found.clone());
+        }
+        Ok(found)
+    })
 }
 
 /// Reads any value from YAML.

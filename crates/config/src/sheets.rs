@@ -168,10 +168,10 @@ mod tests {
         let sheet =
             derive(json!({"name": "H800", "scale_up": {"rate": "200 GB/s"}, "memory": "96 GB"})).unwrap();
         let mut expected = GpuSheet::parse(text("gpus", "h100-sxm").unwrap()).unwrap();
-        assert_eq!((sheet.name.as_str(), sheet.memory.value.0), ("H800", 96_000_000_000));
-        assert_eq!(sheet.scale_up.rate.value.0, 1_600_000_000_000);
+        assert_eq!((sheet.name.as_str(), sheet.memory.value.get()), ("H800", 96_000_000_000));
+        assert_eq!(sheet.scale_up.rate.value.bps(), 1_600_000_000_000);
         // 370.8 of 450 GB/s.
-        assert_eq!(sheet.scale_up.payload_rate().0, 1_318_400_000_000);
+        assert_eq!(sheet.scale_up.payload_rate().bps(), 1_318_400_000_000);
         assert_eq!(sheet.memory.evidence.name(), "given");
         expected.name = sheet.name.clone();
         expected.memory = sheet.memory.clone();

@@ -221,7 +221,7 @@ fn coupled_in_hosts() -> (usize, f64) {
         let batch = system.depart(Time::NEVER, &mut ended).unwrap();
         count += ended.len();
         for host in ended.drain(..) {
-            begin(&mut system, Instant::at(batch.notice.0), host);
+            begin(&mut system, Instant::at(batch.notice.ps()), host);
         }
     }
     (count, system.now().tick() as f64 / 1e12)

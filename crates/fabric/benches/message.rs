@@ -17,7 +17,7 @@ fn hosts(endpoints: u32) -> Host<Latency> {
         gap: Span::from_ns(1_000),
         gap_per_byte: 20_000,
         overhead_per_byte: 0,
-        eager_limit: Bytes(65_535),
+        eager_limit: Bytes::new(65_535),
     });
     Host::new(HostSpec { endpoints, streams: 1, nics: 1 }, costs.clone(), Latency::new(costs))
 }
@@ -28,7 +28,7 @@ fn message(to: u32, bytes: u64) -> SendRequest {
         stream,
         nic,
         to: EndpointId(to),
-        bytes: Bytes(bytes),
+        bytes: Bytes::new(bytes),
         tag: Tag(0),
         class: 0,
         entropy: 0,
@@ -98,7 +98,7 @@ fn binomial_broadcast(ranks: u32) -> (u64, Time) {
 fn computations(endpoints: u32, each: u64, duration: impl Fn(u32, u64) -> u64) -> (u64, Time) {
     let mut host = hosts(endpoints);
     let next = |host: &mut Host<Latency>, rank: u32, ready: Time, count: u64| {
-        host.calc(ready, EndpointId(rank), Ticket(count), StreamId(0), Span(duration(rank, count)));
+        host.calc(ready, EndpointId(rank), Ticket(count), StreamId(0), Span::from_ps(duration(rank, count)));
     };
     (0..endpoints).for_each(|rank| next(&mut host, rank, Time::ZERO, 1));
     run(&mut host, |host, notice| {

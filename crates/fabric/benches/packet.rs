@@ -32,16 +32,20 @@ fn settings(balancer: Balancer) -> PacketSettings {
     PacketSettings {
         seed: 1,
         balancer,
-        buffers: vec![BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(20_000) }],
+        buffers: vec![BufferSettings {
+            size: Bytes::new(64_000_000),
+            alpha: 1.0,
+            reserve: Bytes::new(20_000),
+        }],
         ecn: Some(EcnSettings {
             rate: BitRate::from_gbps(400),
-            kmin: Bytes(150_000),
-            kmax: Bytes(450_000),
+            kmin: Bytes::new(150_000),
+            kmax: Bytes::new(450_000),
             pmax: 1.0,
             at: MarkAt::Enqueue,
         }),
-        mtu: Bytes(4_160),
-        header: Bytes(64),
+        mtu: Bytes::new(4_160),
+        header: Bytes::new(64),
         ..PacketSettings::default()
     }
 }
@@ -63,7 +67,7 @@ fn row<T: Transport + Sync>(filter: &str, k: u32, bytes: u64, balancer: Balancer
         Engine::new(topology.clone(), settings(balancer), transport).expect("settings that work");
     for (from, to) in permutation(topology.hosts()) {
         let flow = engine.open(&OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] });
-        engine.send(Time::ZERO, flow, Bytes(bytes), u64::from(from));
+        engine.send(Time::ZERO, flow, Bytes::new(bytes), u64::from(from));
     }
     let set_up = cpu_seconds() - begun;
     let (mut done, begun) = (Vec::new(), cpu_seconds());
@@ -101,11 +105,11 @@ fn wall<T: Transport + Sync>(
 ) -> (f64, Option<RunStatistics>, [u64; 2]) {
     let settings = PacketSettings { parallel, ..settings(balancer) };
     let mut engines =
-        Engines::new(topology.clone(), settings, transport, Span(u64::MAX)).expect("settings that work");
+        Engines::new(topology.clone(), settings, transport, Span::MAX).expect("settings that work");
     for (from, to) in permutation(topology.hosts()) {
         let request = OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] };
         let pair = engines.open(Time::ZERO, &request);
-        engines.send(Time::ZERO, pair, Bytes(bytes), u64::from(from));
+        engines.send(Time::ZERO, pair, Bytes::new(bytes), u64::from(from));
     }
     let (mut done, begun) = (Vec::new(), std::time::Instant::now());
     while engines.next_time() != Time::NEVER && done.len() < topology.hosts() as usize {

@@ -54,7 +54,7 @@ impl Account {
     #[inline]
     pub fn message(&mut self, bytes: Bytes, took: Option<Span>) {
         self.delivered.messages += 1;
-        self.delivered.bytes += bytes.0;
+        self.delivered.bytes += bytes.get();
         if let Some(took) = took {
             self.delivered.times.add(took);
         }
@@ -63,7 +63,7 @@ impl Account {
     /// A coupled group has ended, whose edges carried `bytes` together and stood for so many messages.
     pub fn group(&mut self, messages: u64, bytes: Bytes) {
         self.delivered.messages += messages;
-        self.delivered.bytes += bytes.0;
+        self.delivered.bytes += bytes.get();
     }
 
     /// So many messages between scale-up domains took as long; they are counted already.
@@ -148,10 +148,10 @@ impl CompletionTimes {
     /// Adds `times` of one duration.
     pub fn add_times(&mut self, time: Span, times: u64) {
         self.count += times;
-        self.sum_ps += u128::from(time.0) * u128::from(times);
+        self.sum_ps += u128::from(time.ps()) * u128::from(times);
         self.max = self.max.max(time);
         if self.histogram.is_empty() && self.exact.len() as u64 + times <= EXACT as u64 {
-            self.exact.extend(std::iter::repeat_n(time.0, times as usize));
+            self.exact.extend(std::iter::repeat_n(time.ps(), times as usize));
             return;
         }
         if self.histogram.is_empty() {
@@ -160,7 +160,7 @@ impl CompletionTimes {
                 self.histogram[bucket(time)] += 1;
             }
         }
-        self.histogram[bucket(time.0)] += times;
+        self.histogram[bucket(time.ps())] += times;
     }
 
     /// How many.
@@ -188,14 +188,14 @@ impl CompletionTimes {
         } else if self.histogram.is_empty() {
             let mut times = self.exact.clone();
             let (_, &mut time, _) = times.select_nth_unstable(rank as usize - 1);
-            Some(Span(time))
+            Some(Span::from_ps(time))
         } else {
             let mut seen = 0;
             let index = self.histogram.iter().position(|&count| {
                 seen += count;
                 seen >= rank
             })?;
-            Some(Span(upper_edge(index)).min(self.max))
+            Some(Span::from_ps(upper_edge(index)).min(self.max))
         }
     }
 }
@@ -234,22 +234,23 @@ mod tests {
             (0..(EXACT as u64 + 1_000)).map(|_| 1_000 + random.below(1 << 40)).collect();
         let mut statistics = CompletionTimes::default();
         for &time in &times[..EXACT] {
-            statistics.add(Span(time));
+            statistics.add(Span::from_ps(time));
         }
         let exact = |times: &[u64], percent: usize| times[(times.len() * percent).div_ceil(100) - 1];
         let mut head = times[..EXACT].to_vec();
         head.sort_unstable();
-        assert_eq!(statistics.percentile(50), Some(Span(exact(&head, 50))));
-        assert_eq!(statistics.percentile(99), Some(Span(exact(&head, 99))));
+        assert_eq!(statistics.percentile(50), Some(Span::from_ps(exact(&head, 50))));
+        assert_eq!(statistics.percentile(99), Some(Span::from_ps(exact(&head, 99))));
         for &time in &times[EXACT..] {
-            statistics.add(Span(time));
+            statistics.add(Span::from_ps(time));
         }
         times.sort_unstable();
         for percent in [1, 50, 99, 100] {
-            let (found, exact) = (statistics.percentile(percent as u32).unwrap().0, exact(&times, percent));
+            let (found, exact) =
+                (statistics.percentile(percent as u32).unwrap().ps(), exact(&times, percent));
             assert!(found >= exact && found - exact <= exact / 128, "{percent}: {found} {exact}");
         }
-        assert_eq!(statistics.max(), times.last().map(|&time| Span(time)));
+        assert_eq!(statistics.max(), times.last().map(|&time| Span::from_ps(time)));
         assert_eq!(statistics.count(), times.len() as u64);
     }
 }

@@ -43,7 +43,7 @@ pub struct ReductionSettings {
 impl Default for ReductionSettings {
     /// 512 slots for 4 reductions, 250 ns, no limit of the rate.
     fn default() -> Self {
-        Self { slots: 512, operations: 4, latency: Span(250_000), rate: None }
+        Self { slots: 512, operations: 4, latency: Span::from_ps(250_000), rate: None }
     }
 }
 

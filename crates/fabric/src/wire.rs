@@ -4,13 +4,13 @@
 use windtunnel_kernel::Bytes;
 
 /// A full packet, its header included.
-pub const MTU: Bytes = Bytes(4_150);
+pub const MTU: Bytes = Bytes::new(4_150);
 
 /// The header of a data packet.
-pub const HEADER: Bytes = Bytes(66);
+pub const HEADER: Bytes = Bytes::new(66);
 
 /// A control packet, such as an acknowledgement.
-pub const CONTROL: Bytes = Bytes(64);
+pub const CONTROL: Bytes = Bytes::new(64);
 
 /// Data packets of a queue pair that one acknowledgement answers.
 pub const ACK_EVERY: u32 = 4;

@@ -143,16 +143,16 @@ impl Draft {
                             };
                             let kind = format!("call of {}", call.kind.name());
                             coverage.count(&kind, Verdict::Approximated, why, call.bytes, call.nanoseconds);
-                            node.work = Work::Calc(Span(call.nanoseconds.saturating_mul(1_000)));
+                            node.work = Work::Calc(Span::from_ns(call.nanoseconds));
                         }
                     }
                     Work::Send(to, bytes, _) if recorded.binary_search(&to).is_err() => {
                         coverage.count("send", Verdict::Dropped, "its receiver was not recorded", bytes, 0);
-                        node.work = Work::Calc(Span(0));
+                        node.work = Work::Calc(Span::ZERO);
                     }
                     Work::Receive(Some(from), _) if recorded.binary_search(&from).is_err() => {
                         coverage.count("receive", Verdict::Dropped, "its sender was not recorded", 0, 0);
-                        node.work = Work::Calc(Span(0));
+                        node.work = Work::Calc(Span::ZERO);
                     }
                     _ => {}
                 }
@@ -243,7 +243,7 @@ impl Draft {
                         call.bytes,
                         call.nanoseconds,
                     );
-                    node.work = Work::Calc(Span(call.nanoseconds.saturating_mul(1_000)));
+                    node.work = Work::Calc(Span::from_ns(call.nanoseconds));
                 }
             }
         }
@@ -356,7 +356,7 @@ impl Draft {
                 Work::Send(to, bytes, tag) => {
                     let peer = Peer::Rank(RankId(to));
                     let kind =
-                        OpKind::Send { peer, bytes: Bytes(bytes), tag: Tag(tag), stream, nic: NicId(0) };
+                        OpKind::Send { peer, bytes: Bytes::new(bytes), tag: Tag(tag), stream, nic: NicId(0) };
                     builder.push(kind, node.dimension, label);
                 }
                 Work::Receive(from, tag) => {
@@ -450,7 +450,7 @@ fn specification(
         if let (Some(rows), true) = (rows, whole && parts.len() == n) {
             let matrix: Vec<u64> = rows.into_iter().flatten().copied().collect();
             let total = matrix.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
-            let mut spec = CollectiveSpec::new(CollectiveKind::AllToAllV, Bytes(total));
+            let mut spec = CollectiveSpec::new(CollectiveKind::AllToAllV, Bytes::new(total));
             spec.matrix = Some(matrix.into());
             return spec;
         }
@@ -461,12 +461,12 @@ fn specification(
                 "all-to-alls whose members' parts are not all known are taken as even ones of the mean size",
             );
         }
-        return CollectiveSpec::new(kind, Bytes(mean));
+        return CollectiveSpec::new(kind, Bytes::new(mean));
     }
     if parts.iter().any(|call| call.bytes != bytes) {
         coverage.note("members of a collective that state different sizes get the largest");
     }
-    CollectiveSpec::new(kind, Bytes(bytes))
+    CollectiveSpec::new(kind, Bytes::new(bytes))
 }
 
 /// `ranks 0 to 3, 7`.

@@ -270,7 +270,7 @@ fn program(
         };
         let label = rank.label(&crate::kineto::short(&node.name));
         let nanoseconds = node.micros.saturating_mul(1_000);
-        let stays = Work::Calc(Span(nanoseconds.saturating_mul(1_000)));
+        let stays = Work::Calc(Span::from_ns(nanoseconds));
         let group_name = node.pg_name.clone().unwrap_or_else(|| "world".to_owned());
         let dimension = dimension_of(&group_name);
         let bytes = node.comm_size;
@@ -338,7 +338,7 @@ fn program(
             }
             (1, _) => {
                 coverage.count("metadata node", Verdict::Mapped, "no operation of its own", 0, 0);
-                Work::Calc(Span(0))
+                Work::Calc(Span::ZERO)
             }
             _ => {
                 coverage.count(

@@ -111,7 +111,7 @@ impl RankDraft {
 
     /// Adds a computation of whole nanoseconds.
     pub fn calc(&mut self, nanoseconds: u64, stream: StreamId, label: u32, after: &[u32]) -> u32 {
-        self.push(Work::Calc(Span(nanoseconds.saturating_mul(1_000))), stream, label, Dimension::Other, after)
+        self.push(Work::Calc(Span::from_ns(nanoseconds)), stream, label, Dimension::Other, after)
     }
 
     /// Adds a collective.

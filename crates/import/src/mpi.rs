@@ -118,7 +118,7 @@ impl<'a> Script<'a> {
     pub(crate) fn compute(&mut self, nanoseconds: u64, coverage: &mut Coverage) {
         if nanoseconds > 0 {
             coverage.count("computation between calls", Verdict::Mapped, "", 0, nanoseconds);
-            self.blocking(Work::Calc(Span(nanoseconds.saturating_mul(1_000))), "compute", &[]);
+            self.blocking(Work::Calc(Span::from_ns(nanoseconds)), "compute", &[]);
         }
     }
 
@@ -162,7 +162,7 @@ impl<'a> Script<'a> {
         let pending: Vec<u32> = requests.iter().filter_map(|request| self.requests.remove(request)).collect();
         coverage.count("wait", Verdict::Mapped, "", 0, 0);
         if !pending.is_empty() {
-            self.blocking(Work::Calc(Span(0)), "wait", &pending);
+            self.blocking(Work::Calc(Span::ZERO), "wait", &pending);
         }
     }
 
@@ -244,7 +244,7 @@ impl<'a> Script<'a> {
                 if into { Work::Receive(Some(rank), Some(tag)) } else { Work::Send(rank, of(at), tag) };
             parts.push(self.push(work, if into { "gather" } else { "scatter" }, &[]));
         }
-        self.blocking(Work::Calc(Span(0)), "wait", &parts);
+        self.blocking(Work::Calc(Span::ZERO), "wait", &parts);
     }
 }
 

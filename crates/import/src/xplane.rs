@@ -209,7 +209,8 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
             coverage.count("kernel", verdict, why, 0, length / 1_000);
             let label = rank.label(&crate::kineto::short(text));
             let span = gap.saturating_add(end.saturating_sub(begin.max(clock)));
-            let index = rank.push(Work::Calc(Span(span)), stream, label, Dimension::Other, last.as_slice());
+            let index =
+                rank.push(Work::Calc(Span::from_ps(span)), stream, label, Dimension::Other, last.as_slice());
             (last, clock) = (Some(index), end);
         }
     }

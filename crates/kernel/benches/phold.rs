@@ -15,7 +15,7 @@ use windtunnel_kernel::queue::{CalendarQueue, EventKey};
 use windtunnel_kernel::{Span, Time, mix64};
 
 const PODS: u32 = 16;
-const LOOKAHEAD: Span = Span(1_000_000);
+const LOOKAHEAD: Span = Span::from_ps(1_000_000);
 const SERIALISATION: u64 = 83_240;
 
 /// As much state as a port has.
@@ -47,7 +47,7 @@ impl Pods {
             for count in 0..u64::from(population) {
                 let draw = mix64(u64::from(receiver) << 32 | count);
                 let key = EventKey {
-                    time: Time(draw % LOOKAHEAD.0),
+                    time: Time::from_ps(draw % LOOKAHEAD.ps()),
                     receiver,
                     sender: receiver,
                     count,
@@ -80,7 +80,7 @@ impl Process for Pods {
             handled += 1;
             let entity = &mut self.entities[(key.receiver - self.first) as usize];
             entity.digest =
-                (0..self.work).fold(mix64(entity.digest ^ token ^ key.time.0), |sum, _| mix64(sum));
+                (0..self.work).fold(mix64(entity.digest ^ token ^ key.time.ps()), |sum, _| mix64(sum));
             let draw = entity.digest;
             entity.fill[(draw & 3) as usize] += hops;
             let away = draw.is_multiple_of(3);
@@ -89,9 +89,9 @@ impl Process for Pods {
             } else {
                 key.receiver / self.pod * self.pod + (draw >> 32) as u32 % self.pod
             };
-            let delay = SERIALISATION + if away { LOOKAHEAD.0 } else { 0 };
+            let delay = SERIALISATION + if away { LOOKAHEAD.ps() } else { 0 };
             let next = EventKey {
-                time: key.time + Span(delay),
+                time: key.time + Span::from_ps(delay),
                 class: 0,
                 receiver,
                 sender: key.receiver,
@@ -128,7 +128,7 @@ fn run(processes: u32, threads: usize, load: Load) -> (f64, u64, Parallel) {
     let mut pods: Vec<Pods> =
         (0..processes).map(|process| Pods::new(bound(process), bound(process + 1), load)).collect();
     let mut parallel = Parallel::new(NonZeroUsize::new(threads).expect("a thread"));
-    let until = Time(u64::from(load.microseconds) * 1_000_000);
+    let until = Time::from_ps(u64::from(load.microseconds) * 1_000_000);
     let start = Instant::now();
     let outcome =
         parallel.run(&mut pods, LOOKAHEAD, until, |_| Control::Continue).expect("the model keeps the rules");

@@ -55,14 +55,14 @@ trait Make: Copy {
 
 impl Make for Sequenced {
     fn make(time: u64, number: u64) -> Self {
-        Self { time: Time(time), number }
+        Self { time: Time::from_ps(time), number }
     }
 }
 
 impl Make for EventKey {
     fn make(time: u64, number: u64) -> Self {
         Self {
-            time: Time(time),
+            time: Time::from_ps(time),
             class: 0,
             receiver: number as u32 & 0xfff,
             sender: number as u32 & 0xff,
@@ -129,7 +129,7 @@ fn measure<K: Make + EventOrder, Q: Queue<K>>(make: impl Fn() -> Q, load: Load, 
                     // In bursts every other pop stays in the instant.
                     let stays = matches!(load, Load::Bursts) && event[0] == 0;
                     let delay = if stays { 0 } else { delays[i as usize & 0xffff] };
-                    push(&mut queue, key.time().0 + delay);
+                    push(&mut queue, key.time().ps() + delay);
                 }
             };
             // The steady state: each event has been replaced.

@@ -79,7 +79,7 @@ impl EventDigest {
         if key.time < self.begin || key.time >= self.end {
             return;
         }
-        let offset = key.time.0 - self.begin.0;
+        let offset = key.time.ps() - self.begin.ps();
         let mut index = (offset >> self.shift) as usize;
         if index >= self.buckets.len() {
             self.reach(offset);
@@ -155,7 +155,7 @@ impl EventDigest {
 
     /// Width of a bucket: how exactly a divergence is known.
     pub fn resolution(&self) -> Span {
-        Span(1 << self.shift)
+        Span::from_ps(1 << self.shift)
     }
 
     /// The first span in which two runs differ, each given as the merged digest of its processes.
@@ -168,10 +168,10 @@ impl EventDigest {
         let at = |digest: &Self, index: usize| digest.buckets.get(index).copied().unwrap_or_default();
         let index = (0..one.buckets.len().max(two.buckets.len()))
             .find(|&index| at(&one, index) != at(&two, index))?;
-        let from = self.begin.0 + ((index as u64) << one.shift);
-        let to = from.saturating_add(1 << one.shift).min(self.end.0);
+        let from = self.begin.ps() + ((index as u64) << one.shift);
+        let to = from.saturating_add(1 << one.shift).min(self.end.ps());
         let events = [at(&one, index).events, at(&two, index).events];
-        Some(Divergence { from: Time(from), to: Time(to), events })
+        Some(Divergence { from: Time::from_ps(from), to: Time::from_ps(to), events })
     }
 }
 
@@ -184,7 +184,7 @@ impl Default for EventDigest {
 impl Divergence {
     /// Whether the instant is known to the picosecond, so that a further run tells no more.
     pub fn is_instant(&self) -> bool {
-        self.to.0 - self.from.0 <= 1
+        self.to.ps() - self.from.ps() <= 1
     }
 }
 
@@ -199,7 +199,7 @@ fn word(key: EventKey, effect: u64) -> u128 {
     };
     let entities = u64::from(key.receiver) << 32 | u64::from(key.sender);
     let count = key.count.rotate_left(8) ^ u64::from(key.class);
-    let front = fold(key.time.0 ^ A, entities ^ B);
+    let front = fold(key.time.ps() ^ A, entities ^ B);
     let back = fold(count ^ B, effect ^ A);
     let low = mix64(front ^ back.rotate_left(32));
     let high = mix64(front.rotate_left(17).wrapping_add(back) ^ low ^ effect);
@@ -212,7 +212,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(time: u64, entity: u32, count: u64) -> EventKey {
-        EventKey { time: Time(time), receiver: entity, sender: entity ^ 1, count, ..EventKey::default() }
+        EventKey {
+            time: Time::from_ps(time),
+            receiver: entity,
+            sender: entity ^ 1,
+            count,
+            ..EventKey::default()
+        }
     }
 
     fn events() -> impl Strategy<Value = Vec<(EventKey, u64)>> {
@@ -284,7 +290,7 @@ mod tests {
             }
             let (found, runs) = search(&events, &other);
             let found = found.expect("the runs differ");
-            prop_assert_eq!((found.from, found.to), (changed.time, Time(changed.time.0 + 1)));
+            prop_assert_eq!((found.from, found.to), (changed.time, Time::from_ps(changed.time.ps() + 1)));
             prop_assert!(runs <= 6, "{} runs", runs);
             prop_assert_eq!(search(&events, &events).0, None);
         }
@@ -301,7 +307,7 @@ mod tests {
         let early = digest(&[(key(5, 0, 0), 1), (key(9, 0, 1), 1)]);
         let late = digest(&[(key(6, 0, 0), 1), (key(9, 0, 1), 1)]);
         let found = early.first_divergence(&late).unwrap();
-        assert_eq!(found, Divergence { from: Time(5), to: Time(6), events: [1, 0] });
+        assert_eq!(found, Divergence { from: Time::from_ps(5), to: Time::from_ps(6), events: [1, 0] });
     }
 
     /// No field may be lost in the mixer: each changes about half of all bits.
@@ -309,7 +315,7 @@ mod tests {
     fn every_field_counts() {
         let base = key(1_000, 6, 3);
         let changes: [fn(&mut EventKey); 5] = [
-            |key| key.time = Time(key.time.0 ^ 1),
+            |key| key.time = Time::from_ps(key.time.ps() ^ 1),
             |key| key.class ^= 1,
             |key| key.receiver ^= 1,
             |key| key.sender ^= 1,

@@ -57,7 +57,7 @@ impl PartitionOptions {
             threads: threads.max(1),
             processes: if threads <= 1 { 1 } else { threads * GRAIN },
             threshold: None,
-            longest_lookahead: Span(u64::MAX),
+            longest_lookahead: Span::MAX,
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Partition {
     pub process: Vec<u32>,
     /// Weight of each process.
     pub weights: Vec<u64>,
-    /// Least delay between two processes, at most the longest allowed; `Span(u64::MAX)` where nothing joins any two.
+    /// Least delay between two processes, at most the longest allowed; `Span::MAX` where nothing joins any two.
     pub lookahead: Span,
     /// ζ: nodes joined by a shorter edge share a process.
     pub threshold: Span,
@@ -100,7 +100,7 @@ pub fn partition(weights: &[u64], edges: &[Edge], options: &PartitionOptions) ->
     }
     let between = |edge: &&Edge| process[edge.a as usize] != process[edge.b as usize];
     let lookahead =
-        sorted.iter().find(between).map_or(Span(u64::MAX), |edge| edge.delay.min(options.longest_lookahead));
+        sorted.iter().find(between).map_or(Span::MAX, |edge| edge.delay.min(options.longest_lookahead));
     Partition { process, weights: sums, lookahead, threshold, atoms }
 }
 
@@ -133,8 +133,8 @@ fn choose_threshold(weights: &[u64], sorted: &[Edge], options: &PartitionOptions
         }
     }
     // Parts that nothing joins.
-    consider(Span(u64::MAX), &union);
-    chosen.or(fallback.map(|(_, threshold)| threshold)).unwrap_or(Span(u64::MAX))
+    consider(Span::MAX, &union);
+    chosen.or(fallback.map(|(_, threshold)| threshold)).unwrap_or(Span::MAX)
 }
 
 /// Numbers what `of` tells apart by its lowest node; returns the number of each node, and how many there are.
@@ -337,7 +337,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn edge(a: u32, b: u32, delay: u64) -> Edge {
-        Edge { a, b, delay: Span(delay) }
+        Edge { a, b, delay: Span::from_ps(delay) }
     }
 
     fn options(threads: usize, processes: usize) -> PartitionOptions {
@@ -383,19 +383,19 @@ mod tests {
             edge(3, 4, 1000),
         ];
         let found = partition(&[1; 8], &edges, &options(2, 2));
-        assert_eq!((found.process, found.lookahead), (vec![0, 0, 0, 0, 1, 1, 1, 1], Span(1000)));
-        assert_eq!((found.threshold, found.atoms), (Span(1000), 2));
+        assert_eq!((found.process, found.lookahead), (vec![0, 0, 0, 0, 1, 1, 1, 1], Span::from_ps(1000)));
+        assert_eq!((found.threshold, found.atoms), (Span::from_ps(1000), 2));
         let found = partition(&[1; 8], &edges, &options(2, 4));
-        assert_eq!((found.process, found.lookahead), (vec![0, 0, 1, 1, 2, 2, 3, 3], Span(10)));
+        assert_eq!((found.process, found.lookahead), (vec![0, 0, 1, 1, 2, 2, 3, 3], Span::from_ps(10)));
         // As set, though it leaves one atom only.
-        let set = PartitionOptions { threshold: Some(Span(1001)), ..options(2, 4) };
+        let set = PartitionOptions { threshold: Some(Span::from_ps(1001)), ..options(2, 4) };
         let found = partition(&[1; 8], &edges, &set);
-        assert_eq!((found.weights, found.lookahead), (vec![8], Span(u64::MAX)));
-        let limited = PartitionOptions { longest_lookahead: Span(50), ..options(2, 2) };
-        assert_eq!(partition(&[1; 8], &edges, &limited).lookahead, Span(50));
+        assert_eq!((found.weights, found.lookahead), (vec![8], Span::MAX));
+        let limited = PartitionOptions { longest_lookahead: Span::from_ps(50), ..options(2, 2) };
+        assert_eq!(partition(&[1; 8], &edges, &limited).lookahead, Span::from_ps(50));
         // A heavy building moves the cut.
         let found = partition(&[9, 9, 9, 9, 1, 1, 1, 1], &edges, &options(2, 2));
-        assert_eq!(found.threshold, Span(10));
+        assert_eq!(found.threshold, Span::from_ps(10));
     }
 
     #[test]
@@ -410,7 +410,7 @@ mod tests {
     fn a_fat_tree_falls_into_its_pods() {
         let (weights, edges, pods) = fat_tree(8, 1000, 1000);
         let found = partition(&weights, &edges, &options(2, 8));
-        assert_eq!(found.lookahead, Span(1000));
+        assert_eq!(found.lookahead, Span::from_ps(1000));
         assert_eq!(found.weights.len(), 8);
         let (low, high) = (found.weights.iter().min().unwrap(), found.weights.iter().max().unwrap());
         assert!(high * 10 <= low * 13, "{:?}", found.weights);
@@ -433,7 +433,7 @@ mod tests {
         ) {
             let nodes = weights.len() as u32;
             let edges: Vec<Edge> = raw.iter().map(|&(a, b, delay)| edge(a % nodes, b % nodes, delay)).collect();
-            let options = PartitionOptions { threshold: set.map(Span), ..options(threads, processes) };
+            let options = PartitionOptions { threshold: set.map(Span::from_ps), ..options(threads, processes) };
             let found = partition(&weights, &edges, &options);
             prop_assert_eq!(&found, &partition(&weights, &edges, &options));
             prop_assert_eq!(found.process.len(), weights.len());
@@ -448,24 +448,24 @@ mod tests {
             let between: Vec<u64> = edges
                 .iter()
                 .filter(|e| found.process[e.a as usize] != found.process[e.b as usize])
-                .map(|e| e.delay.0)
+                .map(|e| e.delay.ps())
                 .collect();
-            prop_assert_eq!(found.lookahead.0, between.iter().copied().min().unwrap_or(u64::MAX));
+            prop_assert_eq!(found.lookahead.ps(), between.iter().copied().min().unwrap_or(u64::MAX));
             prop_assert!(found.lookahead > Span::ZERO && (between.is_empty() || found.lookahead >= found.threshold));
             if let Some(set) = set {
-                prop_assert_eq!(found.threshold, Span(set));
+                prop_assert_eq!(found.threshold, Span::from_ps(set));
             } else {
                 // No larger delay would have done: the slow way, by every delay.
                 let share = weights.iter().sum::<u64>().div_ceil(threads as u64);
                 let fits = |threshold: u64| {
                     let mut union = Union::new(&weights);
-                    edges.iter().filter(|e| joined(e.delay, Span(threshold))).for_each(|e| union.join(e.a, e.b));
+                    edges.iter().filter(|e| joined(e.delay, Span::from_ps(threshold))).for_each(|e| union.join(e.a, e.b));
                     union.sets >= processes && union.heaviest <= share
                 };
-                let delays = edges.iter().map(|e| e.delay.0).filter(|&delay| delay > 0).chain([u64::MAX]);
+                let delays = edges.iter().map(|e| e.delay.ps()).filter(|&delay| delay > 0).chain([u64::MAX]);
                 let largest = delays.filter(|&delay| fits(delay)).max();
                 if let Some(largest) = largest {
-                    prop_assert_eq!(found.threshold, Span(largest));
+                    prop_assert_eq!(found.threshold, Span::from_ps(largest));
                 }
             }
         }

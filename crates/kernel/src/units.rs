@@ -2,11 +2,14 @@
 //!
 //! Network time is `u64` picoseconds counted from the start of an episode ([`Time`], [`Span`]); calendar time is `u64`
 //! nanoseconds ([`CalendarTime`]), enough for 584 years. Nanoseconds to picoseconds is exact; picoseconds to nanoseconds
-//! rounds up.
+//! rounds up. Calendars and networks meet in [`CalendarTime::network_time`], and in [`CalendarTime::exact_ps`] where a sum of both
+//! needs more than 64 bits.
 //!
 //! One rule holds for what does not fit, also in the [queues](crate::queue): sums, products and conversions saturate at 2^64 - 1
 //! ([`Time::NEVER`]), differences at 0. A difference below 0 is a defect of whoever forms it: builds with debug assertions stop there,
-//! and [`Time::since`] is for where it is none. And nothing that is later than [`Time::HORIZON`] (200 days) ever happens. A fabric has no event there,
+//! and [`Time::since`] is for where it is none. The number inside is private, so that the rule holds wherever two quantities meet: it
+//! goes in and comes out by the name of its unit ([`Time::from_ps`], [`Time::ps`]), and what is done to it outside is arithmetic of
+//! plain integers, which a reader sees by that name. And nothing that is later than [`Time::HORIZON`] (200 days) ever happens. A fabric has no event there,
 //! so a run that would have to go on beyond ends without what is missing, and fails with a message that names it. The 13
 //! days between the horizon and 2^64 ps are room for sums of an instant that does happen and one more span.
 
@@ -22,23 +25,23 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// An instant of network time: picoseconds since the start of the episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time(pub u64);
+pub struct Time(u64);
 
 /// A length of network time in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Span(pub u64);
+pub struct Span(u64);
 
 /// An instant of calendar time: nanoseconds since the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct CalendarTime(pub u64);
+pub struct CalendarTime(u64);
 
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Bytes(pub u64);
+pub struct Bytes(u64);
 
 /// A rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct BitRate(pub u64);
+pub struct BitRate(u64);
 
 impl Time {
     /// The start of the episode.
@@ -47,6 +50,18 @@ impl Time {
     pub const NEVER: Self = Self(u64::MAX);
     /// The last instant at which anything happens: 200 days.
     pub const HORIZON: Self = Self(200 * 86_400 * PS_PER_SECOND);
+
+    /// The instant `ps` picoseconds after the start of the episode.
+    #[inline]
+    pub const fn from_ps(ps: u64) -> Self {
+        Self(ps)
+    }
+
+    /// Picoseconds since the start of the episode.
+    #[inline]
+    pub const fn ps(self) -> u64 {
+        self.0
+    }
 
     /// Seconds since the start of the episode.
     pub fn seconds(self) -> f64 {
@@ -63,13 +78,29 @@ impl Time {
 impl Span {
     /// No time.
     pub const ZERO: Self = Self(0);
+    /// The longest there is, which stands for what never ends.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `ps` picoseconds.
+    #[inline]
+    pub const fn from_ps(ps: u64) -> Self {
+        Self(ps)
+    }
+
+    /// Length in picoseconds.
+    #[inline]
+    pub const fn ps(self) -> u64 {
+        self.0
+    }
 
     /// `ns` nanoseconds, saturating.
+    #[inline]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns.saturating_mul(1_000))
     }
 
     /// `us` microseconds, saturating.
+    #[inline]
     pub const fn from_us(us: u64) -> Self {
         Self(us.saturating_mul(1_000_000))
     }
@@ -85,6 +116,7 @@ impl Span {
     }
 
     /// Length in nanoseconds, rounded up.
+    #[inline]
     pub const fn ns_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
@@ -97,6 +129,29 @@ impl Span {
 }
 
 impl CalendarTime {
+    /// The start of the run.
+    pub const ZERO: Self = Self(0);
+    /// Later than every event.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The instant `ns` nanoseconds after the start of the run.
+    #[inline]
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the start of the run.
+    #[inline]
+    pub const fn ns(self) -> u64 {
+        self.0
+    }
+
+    /// Picoseconds since the start of the run, exactly: an instant of the calendar and one of a network are summed in these.
+    #[inline]
+    pub const fn exact_ps(self) -> i128 {
+        self.0 as i128 * 1_000
+    }
+
     /// This instant on a network clock that starts with the calendar; [`Time::NEVER`] beyond 213 days, where 64 bits end.
     #[inline]
     pub const fn network_time(self) -> Time {
@@ -104,7 +159,43 @@ impl CalendarTime {
     }
 }
 
+impl Bytes {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// The largest size there is, which stands for no limit.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `bytes` bytes.
+    #[inline]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// How many bytes these are.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 impl BitRate {
+    /// Nothing moves.
+    pub const ZERO: Self = Self(0);
+    /// The largest rate there is.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `bps` bits per second.
+    #[inline]
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// Bits per second.
+    #[inline]
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
     /// `gbps` × 10^9 bit/s, saturating.
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps.saturating_mul(1_000_000_000))
@@ -594,6 +685,7 @@ mod tests {
             prop_assert_eq!(Span::from_ns(a).0, fits(x * 1_000));
             prop_assert_eq!(Span::from_us(a).0, fits(x * 1_000_000));
             prop_assert_eq!(CalendarTime(a).network_time().0, fits(x * 1_000));
+            prop_assert_eq!(CalendarTime(a).exact_ps(), (x * 1_000) as i128);
             prop_assert_eq!(Span(a).ns_ceil(), fits(x.div_ceil(1_000)));
             prop_assert_eq!(Time(a).since(Time(b)).0, fits(x.saturating_sub(y)));
         }

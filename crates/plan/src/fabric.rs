@@ -38,8 +38,8 @@ impl FabricParts {
     pub fn bus_links(&self) -> impl Iterator<Item = (LinkId, f64)> {
         let (topology, planes) = (&self.topology, self.topology.planes());
         let share = move |link: LinkId| {
-            let rate = topology.link(link).rate.0 as f64 * f64::from(planes);
-            self.bus.map_or(1.0, |bus| bus.0 as f64 / rate)
+            let rate = topology.link(link).rate.bps() as f64 * f64::from(planes);
+            self.bus.map_or(1.0, |bus| bus.bps() as f64 / rate)
         };
         let nics = if self.bus.is_some() { topology.nics() } else { 0 };
         let up = (0..nics).flat_map(move |nic| (0..planes).map(move |plane| topology.nic_link(nic, plane)));

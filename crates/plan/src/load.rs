@@ -60,7 +60,7 @@ fn request(bytes: u64, requests: u64, gpus: u32, sources: u32) -> Workload {
     let labels: Vec<u32> = builders.iter_mut().map(|builder| builder.label("load data")).collect();
     let (stream, nic, slot) = (StreamId(0), NicId(0), CommSlot(0));
     let mut message = |from: u32, to: u32, bytes: u64, tag: Tag| {
-        let (peer, bytes) = (Peer::Member(slot, to), Bytes(bytes));
+        let (peer, bytes) = (Peer::Member(slot, to), Bytes::new(bytes));
         let send = OpKind::Send { peer, bytes, tag, stream, nic };
         builders[from as usize].push(send, Dimension::Other, labels[from as usize]);
         let receive = OpKind::Receive { peer: Some(Peer::Member(slot, from)), tag: Some(tag), stream };
@@ -98,8 +98,8 @@ mod tests {
         for rank in 0..ranks as u32 {
             for op in &workload.program(RankId(rank)).ops {
                 if let OpKind::Send { peer, bytes, tag: SENDS, .. } = op.kind {
-                    sent[rank as usize] += bytes.0;
-                    received[workload.resolve(RankId(rank), peer).0 as usize] += bytes.0;
+                    sent[rank as usize] += bytes.get();
+                    received[workload.resolve(RankId(rank), peer).0 as usize] += bytes.get();
                     flows += 1;
                 }
             }

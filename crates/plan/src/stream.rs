@@ -41,7 +41,7 @@ impl JobStream {
         json!({
             "jobs": self.jobs.len(),
             "gpu_seconds": gpu_seconds,
-            "last_submit_s": self.jobs.last().map(|job| job.submit.0 as f64 / 1e9),
+            "last_submit_s": self.jobs.last().map(|job| job.submit.ns() as f64 / 1e9),
             "largest_gpus": self.jobs.iter().map(|job| job.gpus).max(),
             "placement": self.placement.name(),
             "skipped": self.log.as_ref().map(LogAccount::skipped),

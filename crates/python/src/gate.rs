@@ -26,7 +26,7 @@ impl Gate {
 
     /// Lets the run go on to all that happens until `until` nanoseconds.
     fn advance(&self, until: u64) {
-        self.0.advance(CalendarTime(until));
+        self.0.advance(CalendarTime::from_ns(until));
     }
 
     /// Lets the run go on to the next instant at which anything happens.
@@ -49,7 +49,11 @@ impl Gate {
         loop {
             let (state, still) = py.detach(|| self.0.wait(PATIENCE));
             if still {
-                return Ok((state.now.0, state.next.map(|next| next.0), state.ended));
+                return Ok((
+                    state.now.ns(),
+                    state.next.map(windtunnel_kernel::CalendarTime::ns),
+                    state.ended,
+                ));
             }
             py.check_signals()?;
         }
@@ -58,7 +62,7 @@ impl Gate {
     /// What has happened since the last call.
     fn take(&self) -> Vec<Told> {
         let told =
-            |notice: api::Notice| (notice.at.0, notice.what, notice.job, notice.gpus, notice.component);
+            |notice: api::Notice| (notice.at.ns(), notice.what, notice.job, notice.gpus, notice.component);
         self.0.take().into_iter().map(told).collect()
     }
 

@@ -236,33 +236,39 @@ fn mpi_times(py: Python<'_>, text: &str) -> PyResult<String> {
     outside(py, || api::mpi_times(text))
 }
 
-/// Layers, bytes, FLOPs, memory and communicators of a scenario's jobs as JSON text, without a run.
-#[pyfunction]
-fn explain(
-    py: Python<'_>,
-    text: String,
-    source: String,
-    base: String,
-    overrides: Vec<(String, String)>,
-    options: &Bound<'_, PyDict>,
-) -> PyResult<String> {
-    let request = request(text, source, base, overrides, options)?;
-    outside(py, || api::explain(&request))
+/// A function of a scenario, with what Python says of one: its text, its name in messages, the folder of its files, overrides, options.
+macro_rules! of_scenario {
+    ($(#[doc = $doc:literal])+ fn $name:ident($($more:ident: $kind:ty),*) -> $found:ty;) => {
+        $(#[doc = $doc])+
+        #[pyfunction]
+        fn $name(
+            py: Python<'_>,
+            text: String,
+            source: String,
+            base: String,
+            overrides: Vec<(String, String)>,
+            options: &Bound<'_, PyDict>,
+            $($more: $kind),*
+        ) -> PyResult<$found> {
+            let request = request(text, source, base, overrides, options)?;
+            outside(py, || api::$name(&request, $($more),*))
+        }
+    };
 }
 
-/// What layouts of a scenario's job take by the cost model, as JSON text: choices in, times and memory out.
-#[pyfunction]
-fn estimate(
-    py: Python<'_>,
-    text: String,
-    source: String,
-    base: String,
-    overrides: Vec<(String, String)>,
-    options: &Bound<'_, PyDict>,
-    choices: &str,
-) -> PyResult<String> {
-    let request = request(text, source, base, overrides, options)?;
-    outside(py, || api::estimate(&request, choices))
+of_scenario! {
+    /// Layers, bytes, FLOPs, memory and communicators of a scenario's jobs as JSON text, without a run.
+    fn explain() -> String;
+}
+
+of_scenario! {
+    /// What layouts of a scenario's job take by the cost model, as JSON text: choices in, times and memory out.
+    fn estimate(choices: &str) -> String;
+}
+
+of_scenario! {
+    /// When the first events differ between runs with these numbers of threads, in words; None if none do.
+    fn compare_events(threads: [usize; 2]) -> Option<String>;
 }
 
 /// The same of many scenarios, each as it is written.
@@ -275,21 +281,6 @@ fn estimate_each(py: Python<'_>, scenarios: &str) -> PyResult<String> {
 #[pyfunction]
 fn estimate_line(py: Python<'_>, ranks: u32, chunks: u16, rounds: u32) -> PyResult<(usize, usize, f64)> {
     outside(py, || api::estimate_line(ranks, chunks, rounds))
-}
-
-/// When the first events differ between runs with these numbers of threads, in words; None if none do.
-#[pyfunction]
-fn compare_events(
-    py: Python<'_>,
-    text: String,
-    source: String,
-    base: String,
-    overrides: Vec<(String, String)>,
-    options: &Bound<'_, PyDict>,
-    threads: [usize; 2],
-) -> PyResult<Option<String>> {
-    let request = request(text, source, base, overrides, options)?;
-    outside(py, || api::compare_events(&request, threads))
 }
 
 /// A scenario as it is written, with overrides in their places, as JSON text.

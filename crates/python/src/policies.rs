@@ -123,7 +123,7 @@ impl Scheduler for PyScheduler {
     fn queued(&mut self, job: JobId, cluster: &dyn View) {
         let known = cluster.job(job);
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let submit = cluster.submitted_at(job).map_or(0.0, |at| seconds(at.0));
+        let submit = cluster.submitted_at(job).map_or(0.0, |at| seconds(at.ns()));
         let (done, deadline) = (seconds(cluster.done(job)), cluster.deadline_of(job).map(seconds));
         let facts = (job.0, known.gpus, submit, seconds(known.estimate), known.priority, done, deadline);
         self.call(cluster, |adapter, _| adapter.call_method1("queued", (facts,)).map(drop));

@@ -374,9 +374,9 @@ pub unsafe extern "C" fn wt_link(handle: *mut Routing, link: u32, out: *mut Link
         let routing = unsafe { routing(handle) }?;
         let found = routing.forwarder.topology().link(routing.link(link)?);
         let value = LinkOut {
-            rate_bps: found.rate.0,
-            latency_ps: found.latency.0,
-            propagation_ps: found.propagation.0,
+            rate_bps: found.rate.bps(),
+            latency_ps: found.latency.ps(),
+            propagation_ps: found.propagation.ps(),
             loss: found.loss,
         };
         // SAFETY: the caller vouches for the place.

@@ -27,13 +27,13 @@ impl Origin {
 
     /// Of what begins at `start`.
     pub const fn of(start: CalendarTime) -> Self {
-        let epoch = if start.0 < FIRST { 0 } else { start.0 / DAY * DAY };
-        Self { epoch, ps: (start.0 - epoch) * 1_000 }
+        let epoch = if start.ns() < FIRST { 0 } else { start.ns() / DAY * DAY };
+        Self { epoch, ps: (start.ns() - epoch) * 1_000 }
     }
 
     /// Of what begins at `start` and has no rows: its picoseconds count from there, and all 213 days are left.
     pub const fn at(start: CalendarTime) -> Self {
-        Self { epoch: start.0, ps: 0 }
+        Self { epoch: start.ns(), ps: 0 }
     }
 
     /// Seconds from the run's start to the zero of its picoseconds.
@@ -57,7 +57,7 @@ mod tests {
         /// Origin and picoseconds together are the instant, whatever the year, and a span of 113 days still fits.
         #[test]
         fn an_instant_is_its_origin_and_its_picoseconds(start in any::<u64>()) {
-            let origin = Origin::of(CalendarTime(start));
+            let origin = Origin::of(CalendarTime::from_ns(start));
             let sum = u128::from(origin.seconds()) * 1_000_000_000_000 + u128::from(origin.ps);
             prop_assert_eq!(sum, u128::from(start) * 1_000);
             prop_assert_eq!(origin.calendar_ns(origin.ps), start);
@@ -67,8 +67,11 @@ mod tests {
 
     #[test]
     fn the_first_hundred_days_count_from_the_start() {
-        assert_eq!(Origin::of(CalendarTime(99 * DAY + 7)), Origin { epoch: 0, ps: (99 * DAY + 7) * 1_000 });
-        let late = Origin::of(CalendarTime(303 * DAY + 7));
+        assert_eq!(
+            Origin::of(CalendarTime::from_ns(99 * DAY + 7)),
+            Origin { epoch: 0, ps: (99 * DAY + 7) * 1_000 }
+        );
+        let late = Origin::of(CalendarTime::from_ns(303 * DAY + 7));
         assert_eq!((late.seconds() / 86_400, late.ps), (303, 7_000));
     }
 }

@@ -7,7 +7,7 @@ use windtunnel_cluster::scheduler::{self, Options, Scheduler};
 use windtunnel_plan::Plan;
 use windtunnel_plan::origin::LogAccount;
 
-use super::heat::{Cause, Period};
+use super::periods::{Cause, Period};
 use super::summary::quantile;
 use crate::table::{Batch, Column};
 

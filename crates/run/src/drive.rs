@@ -95,8 +95,8 @@ pub fn drive(
         let mut cancelled = false;
         let shard = &mut stage.shard;
         if !ended && pace.due() {
-            let simulated =
-                origin.seconds() as f64 + (Span(origin.ps) + Span(shard.fabric().now().0)).seconds();
+            let simulated = origin.seconds() as f64
+                + (Span::from_ps(origin.ps) + Span::from_ps(shard.fabric().now().ps())).seconds();
             let fraction = shard.progress();
             let events = events_before + shard.fabric().events() + shard.fabric().network().events();
             cancelled = !progress.progress(Some(fraction), simulated, events);

@@ -18,7 +18,8 @@ use super::fold::{self, Folded};
 use super::model::{self, Opening};
 use super::paths::PathNames;
 use super::record::Record;
-use super::recorder::{Held, Iteration, Recorder, Watched};
+use super::recorder::{Held, Recorder, Watched};
+use super::simulated::Simulated;
 use super::stage::{Stage, shard_job, watch};
 use super::usage;
 use super::variation::variation;
@@ -37,26 +38,6 @@ impl<T: Into<Failure>> From<T> for Stop {
     fn from(failure: T) -> Self {
         Self::Failed(failure.into())
     }
-}
-
-/// What a simulation saw.
-pub struct Simulated {
-    /// Its beginning.
-    pub origin: Origin,
-    /// Iterations by job of the episode.
-    pub seen: Vec<Vec<Iteration>>,
-    /// Rows of them.
-    pub held: Vec<Held>,
-    /// Iterations that some rank of each job has begun.
-    pub begun: Vec<u64>,
-    /// How far it went: iterations of the slowest job, with the first.
-    pub until: u64,
-    /// For how long what was seen of each job is good; `None`: however long.
-    pub certainty: Vec<Certainty>,
-    /// Links beyond scale-up domains that carried anything, in order, with their mean bytes per second.
-    pub used: Arc<[(u32, f64)]>,
-    /// Whether the progress sink stopped it.
-    pub cancelled: bool,
 }
 
 /// Simulates one episode after the other.
@@ -177,12 +158,12 @@ impl Simulator<'_> {
             seen_enough.drive(&mut stage, &watch, self.progress, flows, &mut self.flow_rows);
         self.record.events += stage.shard.fabric().events();
         let end = stage.shard.fabric().now();
-        self.record.simulated_ns = start.0.saturating_add(Span(end.0).ns_ceil());
+        self.record.simulated_ns = start.ns().saturating_add(Span::from_ps(end.ps()).ns_ceil());
         // What networks carried is that of the jobs' time. Behind it come acknowledgements, what is sent again though it has
         // arrived, and timers that nobody waits for.
         // A job's end may be known before the clock gets there.
         let ends = places.clone().filter_map(|job| stage.shard.finished(job));
-        let span = Span(ends.fold(end, Time::max).0);
+        let span = Span::from_ps(ends.fold(end, Time::max).ps());
         let mut network = stage.observe(end);
         // What a replay goes through again was told of the episodes before.
         let from = if episode.replay.is_some() { episode.gathered().min(span) } else { Span::ZERO };
@@ -293,6 +274,6 @@ impl SeenEnough<'_> {
 
 /// When the simulation of `episode` begins, which itself does at `start`.
 pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
-    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.0 / 1_000);
-    CalendarTime(start.0 - before)
+    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.ps() / 1_000);
+    CalendarTime::from_ns(start.ns() - before)
 }

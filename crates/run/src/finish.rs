@@ -12,8 +12,9 @@ use windtunnel_plan::settings::Fidelity;
 use windtunnel_plan::stream::JobStream;
 
 use super::cluster::{self, ClusterUse};
-use super::heat::{self, Heat, Period};
+use super::heat::{self, Heat};
 use super::ideal::IdealTimes;
+use super::periods::Period;
 use super::placements::Placements;
 use super::record::Record;
 use super::summary::{self, FlowSummary, JobState, JobSummary, NetworkSummary, RunFigures};
@@ -88,7 +89,7 @@ impl Ended<'_> {
         let figures = RunFigures {
             partial: self.cancelled,
             fold: record.fold,
-            simulated_ns: self.end().0,
+            simulated_ns: self.end().ns(),
             events: record.events,
             packet_hops: record.packet_hops,
             ..figures(plan, self.options)
@@ -102,7 +103,7 @@ impl Ended<'_> {
     /// The last instant that was simulated.
     fn end(&self) -> CalendarTime {
         let end = self.histories.end;
-        if self.cancelled { CalendarTime(self.record.simulated_ns).max(end) } else { end }
+        if self.cancelled { CalendarTime::from_ns(self.record.simulated_ns).max(end) } else { end }
     }
 
     /// What became of each job; of those that were never submitted only where there is one.
@@ -126,7 +127,7 @@ impl Ended<'_> {
                         (None, None) => JobState::Waiting,
                     },
                     iterations: &record.iterations[job],
-                    ideal_ps: least[job].map(|span| span.0),
+                    ideal_ps: least[job].map(windtunnel_kernel::Span::ps),
                     submit: history.submit.or_else(|| (!bounded).then_some(job_plan.submit)),
                     start,
                     finish: history.finish,
@@ -147,7 +148,7 @@ impl Ended<'_> {
         let ended = histories.jobs.iter().filter_map(|history| history.finish).max();
         let mut usage = ClusterUse {
             gpu_time: histories.gpu_time,
-            makespan_ns: ended.unwrap_or(self.end()).0,
+            makespan_ns: ended.unwrap_or(self.end()).ns(),
             jobs,
             tallies: histories.tallies.clone(),
             log: plan.log.clone(),
@@ -158,8 +159,8 @@ impl Ended<'_> {
             {
                 let job_plan = &plan.jobs[job];
                 let alone = alone(job_plan, ideal, job).map(Span::ns_ceil);
-                let late = cluster::late(submit.0, finish.0, job_plan.deadline);
-                usage.ended([submit.0, start.0, finish.0], alone, late, history.time);
+                let late = cluster::late(submit.ns(), finish.ns(), job_plan.deadline);
+                usage.ended([submit.ns(), start.ns(), finish.ns()], alone, late, history.time);
                 usage.samples +=
                     job_plan.samples.map_or(0.0, |samples| samples as f64 * job_plan.iterations as f64);
             }
@@ -167,7 +168,7 @@ impl Ended<'_> {
         for stay in &histories.stays {
             let job = histories.given[stay.job.0 as usize];
             if histories.jobs[job].finish.is_some() {
-                let until = stay.until.unwrap_or(histories.end.0);
+                let until = stay.until.unwrap_or(histories.end.ns());
                 usage.sampled_gpu_ns += u128::from(until - stay.start) * stay.placement.len() as u128;
             }
         }
@@ -219,7 +220,8 @@ fn evidence(plan: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
 
 /// How long a job takes where nothing waits and nothing is shared, if that is known.
 pub fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
-    let iterations = || ideal.of_job(job).and_then(|span| span.0.checked_mul(job_plan.iterations)).map(Span);
+    let iterations =
+        || ideal.of_job(job).and_then(|span| span.ps().checked_mul(job_plan.iterations)).map(Span::from_ps);
     job_plan.duration.or_else(iterations)
 }
 
@@ -237,7 +239,7 @@ pub fn replayed(
     let streamed = stream::run(plan, stream, options, sink, progress)?;
     let figures = RunFigures {
         partial: !streamed.replayed.complete,
-        simulated_ns: streamed.replayed.end.0,
+        simulated_ns: streamed.replayed.end.ns(),
         events: streamed.replayed.events,
         ..figures(plan, options)
     };

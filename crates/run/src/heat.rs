@@ -15,6 +15,7 @@ use windtunnel_topology::{LinkId, Topology};
 
 use super::ideal::IdealTimes;
 use super::memo::mean;
+use super::periods::{Cause, Period, Periods};
 use super::recorder::Iteration;
 use super::subscriber::{Event, Known, Over, Subscriber};
 use super::summary::LinkLoad;
@@ -93,7 +94,7 @@ impl Heat {
         let seconds = self.end as f64 / 1e9;
         let of = |(&link, bins): (&u32, &Vec<f64>)| {
             let bytes: f64 = bins.iter().sum();
-            let full = topology.link(LinkId(link)).rate.0 as f64 / 8.0 * seconds;
+            let full = topology.link(LinkId(link)).rate.bps() as f64 / 8.0 * seconds;
             (bytes / full, bytes, LinkId(link))
         };
         let mut links: Vec<_> = self.links.iter().map(of).collect();
@@ -111,7 +112,7 @@ impl Heat {
         let width = self.links.values().map(Vec::len).max().unwrap_or(0).max(1);
         let mut values = Vec::with_capacity(links.len() * width);
         for link in &links {
-            let rate = topology.link(*link).rate.0 as f64 / 8.0;
+            let rate = topology.link(*link).rate.bps() as f64 / 8.0;
             let bins = &self.links[&link.0];
             values.extend((0..width as u64).map(|bin| {
                 let (from, until) = (bin * self.width, self.end.min((bin + 1) * self.width));
@@ -132,30 +133,6 @@ impl Heat {
             .with("bin_span_s", Column::F64(vec![self.width as f64 / 1e9; n]))
             .with("utilisation_bins", Column::F64List { values, width })
     }
-}
-
-/// Why a job is congested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its own flows meet.
-    Own,
-    /// The newest job of its group.
-    Job(usize),
-}
-
-/// A job's time of congestion, with one cause.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Period {
-    /// Which.
-    pub job: usize,
-    /// From when, in nanoseconds.
-    pub from: u64,
-    /// Until when.
-    pub until: u64,
-    /// Why.
-    pub cause: Cause,
-    /// Iteration time over that on an ideal fabric, at its worst.
-    pub slowdown: f64,
 }
 
 /// Longer iterations than this part of the ideal are congestion.
@@ -180,7 +157,7 @@ impl<'a> Congestion<'a> {
         if job.loading {
             return None;
         }
-        let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.0 as f64;
+        let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.ps() as f64;
         // What a replay goes through again was with others.
         let replayed = known.entered_ps.map_or(0, |entered_ps| {
             seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))
@@ -217,38 +194,6 @@ impl Subscriber for Congestion<'_> {
                 }
             }
         }
-    }
-}
-
-/// Periods, those of a job that follow each other joined.
-#[derive(Debug, Default)]
-struct Periods {
-    /// The last period of each job, which may go on.
-    open: BTreeMap<usize, Period>,
-    closed: Vec<Period>,
-}
-
-impl Periods {
-    /// `job` was congested from `from` to `until`; goes on a period that ended at `from`.
-    fn add(&mut self, period: Period) {
-        if let Some(known) = self.open.get_mut(&period.job) {
-            if known.until == period.from && known.cause == Cause::Own && period.cause != Cause::Own {
-                // It met itself already; what came on top is another period.
-            } else if known.until == period.from {
-                known.until = period.until;
-                known.slowdown = known.slowdown.max(period.slowdown);
-                return;
-            }
-        }
-        self.closed.extend(self.open.insert(period.job, period));
-    }
-
-    /// All by their beginning.
-    fn into_sorted(self) -> Vec<Period> {
-        let mut periods = self.closed;
-        periods.extend(self.open.into_values());
-        periods.sort_by_key(|period| (period.from, period.job));
-        periods
     }
 }
 

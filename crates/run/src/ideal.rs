@@ -268,7 +268,7 @@ impl IdealTimes<'_> {
             };
             least[job] = shorter(least[job], here);
             if may_be_faster(plan) && !std::mem::replace(&mut varied[job], true) {
-                let variation = variation(plan, CalendarTime(stay.start));
+                let variation = variation(plan, CalendarTime::from_ns(stay.start));
                 least[job] = shorter(least[job], time(&variation, 0)?);
             }
         }
@@ -405,7 +405,7 @@ impl On<'_> {
         shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
         shard.keep_rings_coupled();
         let judge = Judge::of(plan);
-        let episode = Episode { number: 0, jobs: vec![member], horizon: Span(u64::MAX), replay: None };
+        let episode = Episode { number: 0, jobs: vec![member], horizon: Span::MAX, replay: None };
         let mut until = u64::from(plan.cluster.episodes.iterations) + 1;
         let mut pace = Pace::new();
         loop {
@@ -456,17 +456,17 @@ fn disturbed(plan: &Plan, job_plan: &JobPlan) -> bool {
 /// Mean of `left` iterations that begin with those `seen`, the others at the pace that a run would take from these; rounded down. Of
 /// a job that may be `disturbed` the least of that, of the first so many, and of the pace.
 fn mean_of(seen: &[Iteration], left: u64, disturbed: bool) -> Option<Span> {
-    let ends: Vec<Time> = seen.iter().map(|iteration| Time(iteration.finish_ps)).collect();
-    let last = ends.last()?.0;
+    let ends: Vec<Time> = seen.iter().map(|iteration| Time::from_ps(iteration.finish_ps)).collect();
+    let last = ends.last()?.ps();
     let first = lasting(&ends, Time::ZERO);
     let (pace, of) = (last - seen[first].start_ps, (ends.len() - first) as u64);
     let rest = u128::from(left - ends.len() as u64) * u128::from(pace) / u128::from(of);
     let mean = ((u128::from(last) + rest) / u128::from(left)) as u64;
     if !disturbed {
-        return Some(Span(mean));
+        return Some(Span::from_ps(mean));
     }
-    let firsts = (1..).zip(&ends).map(|(count, end)| end.0 / count).min()?;
-    Some(Span(mean.min(firsts).min(pace / of)))
+    let firsts = (1..).zip(&ends).map(|(count, end)| end.ps() / count).min()?;
+    Some(Span::from_ps(mean.min(firsts).min(pace / of)))
 }
 
 /// Whether the ideal run can go beside the run's own, which then must not ask for its result before it ends: with several jobs
@@ -659,10 +659,10 @@ mod tests {
             Iteration::plain(number, start_ps, finish_ps)
         };
         let seen: Vec<Iteration> = (0..).zip([50, 70, 80]).map(of).collect();
-        assert_eq!(mean_of(&seen, 3, false), Some(Span(200 / 3)));
+        assert_eq!(mean_of(&seen, 3, false), Some(Span::from_ps(200 / 3)));
         // Seven more at 75.
-        assert_eq!(mean_of(&seen, 10, false), Some(Span(725 / 10)));
-        assert_eq!(mean_of(&seen, 10, true), Some(Span(50)));
+        assert_eq!(mean_of(&seen, 10, false), Some(Span::from_ps(725 / 10)));
+        assert_eq!(mean_of(&seen, 10, true), Some(Span::from_ps(50)));
         assert_eq!(mean_of(&[], 1, true), None);
     }
 }

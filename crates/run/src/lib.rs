@@ -17,6 +17,7 @@ pub mod gate;
 mod heat;
 mod ideal;
 pub mod journal;
+mod kept;
 pub mod machine;
 mod memo;
 mod model;
@@ -24,10 +25,12 @@ pub mod native;
 mod origins;
 mod paths;
 mod payload;
+mod periods;
 mod placements;
 mod record;
 mod recorder;
 mod runner;
+mod simulated;
 mod stage;
 mod stream;
 mod stuck;
@@ -171,11 +174,16 @@ fn filled(plan: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
     let mut filled = plan.clone();
     for (job, job_plan) in filled.jobs.iter_mut().enumerate() {
         if let (Some(lasts), Some(one)) = (job_plan.lasts, ideal.of_job(job)) {
-            let fit = u128::from(lasts) * 1_000 / u128::from(one.0.max(1));
+            let fit = u128::from(lasts) * 1_000 / u128::from(one.ps().max(1));
             job_plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }
     Some(filled)
+}
+
+/// Whether a run is one simulation from its first job to its last, without episodes: `full` of several jobs.
+pub fn is_whole(plan: &Plan, full: bool) -> bool {
+    full && plan.jobs.len() > 1 && plan.fidelity != Fidelity::Job
 }
 
 /// What is left once ideal times are known, or on their way.
@@ -203,7 +211,7 @@ fn simulated(
     let named =
         |failure: Failure| failure.named(|job| job_name(plan, &options.source, given[job.0 as usize], job));
     let mut scheduler = cluster::scheduler(plan);
-    let whole = options.full && requests.len() > 1 && plan.fidelity != Fidelity::Job;
+    let whole = is_whole(plan, options.full);
     let (mut heat, mut congestion) = (Heat::default(), Congestion::new(ideal));
     let (histories, record, episodes, cancelled) = if whole {
         let (histories, record, cancelled) =

@@ -21,8 +21,8 @@ use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{Fidelity, MemoName};
 use windtunnel_workload::Workload;
 
-use super::episode::Simulated;
 use super::recorder::Iteration;
+use super::simulated::Simulated;
 use super::variation::variation;
 use super::verdict::{Judge, Verdict};
 
@@ -112,7 +112,7 @@ impl<'a> Memo<'a> {
         let remembers = plan.fidelity == Fidelity::Flow
             && plan.cluster.episodes.memo != MemoName::Off
             && plan.jobs.len() > 1
-            && variation(plan, CalendarTime(0)).is_none();
+            && variation(plan, CalendarTime::ZERO).is_none();
         let alike = plan.fabric.faults.is_none() && plan.slow_links.is_empty();
         Self { plan, judge: Judge::of(plan), workloads, known: FxHashMap::default(), remembers, alike }
     }
@@ -148,7 +148,7 @@ impl<'a> Memo<'a> {
         if let [job] = jobs
             && let Some(pattern) = self.pattern(job)
         {
-            let mut key = vec![u64::MAX, self.workloads[job.job], job.start.0];
+            let mut key = vec![u64::MAX, self.workloads[job.job], job.start.ps()];
             key.extend(pattern);
             return key;
         }
@@ -168,7 +168,7 @@ impl<'a> Memo<'a> {
         for job in jobs {
             key.extend([
                 job.job as u64 * 2 + u64::from(job.loading),
-                job.start.0,
+                job.start.ps(),
                 job.placement.len() as u64,
             ]);
             key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));

@@ -67,9 +67,9 @@ impl Iteration {
     pub fn of(end: &IterationEnd) -> Self {
         Self {
             number: end.iteration,
-            start_ps: end.start.0,
-            finish_ps: end.finish.0,
-            lag_ps: end.lag.0,
+            start_ps: end.start.ps(),
+            finish_ps: end.finish.ps(),
+            lag_ps: end.lag.ps(),
             ranks: 0,
             critical_rank: end.path.rank.0,
             breakdown: None,
@@ -207,7 +207,7 @@ impl<'a> Recorder<'a> {
 
     /// What is held back of iterations of that job of the shard that end after `at` never happened.
     pub fn undo(&mut self, job: usize, at: Time) {
-        let until_ps = self.at(at).saturating_sub(self.watched[job].phase.0);
+        let until_ps = self.at(at).saturating_sub(self.watched[job].phase.ps());
         self.held.retain(|held| held.of.0 != job || held.finish_ps <= until_ps);
     }
 
@@ -229,12 +229,12 @@ impl<'a> Recorder<'a> {
     }
 
     fn at(&self, time: Time) -> u64 {
-        self.origin.ps.saturating_add(time.0)
+        self.origin.ps.saturating_add(time.ps())
     }
 
     /// Where rows of that job of the shard put an instant.
     fn told(&self, job: usize, time: Time) -> u64 {
-        self.at(time) - self.watched[job].phase.0
+        self.at(time) - self.watched[job].phase.ps()
     }
 
     /// Hands rows of `table` to the sink, unless it has failed before.
@@ -414,8 +414,8 @@ fn stream(op: &Operation) -> u32 {
 
 fn bytes(program: &Program, op: &Operation) -> u64 {
     match op.kind {
-        OpKind::Send { bytes, .. } => bytes.0,
-        OpKind::Collective { spec, .. } => program.specs[spec as usize].bytes.0,
+        OpKind::Send { bytes, .. } => bytes.get(),
+        OpKind::Collective { spec, .. } => program.specs[spec as usize].bytes.get(),
         OpKind::Calc { .. } | OpKind::Receive { .. } => 0,
     }
 }

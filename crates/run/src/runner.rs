@@ -26,11 +26,12 @@ use windtunnel_workload::Workload;
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
-use super::episode::{Simulated, Simulator, Stop, begin};
+use super::episode::{Simulator, Stop, begin};
 use super::ideal::{Flows, IdealTimes, On};
 use super::memo::{Known, Memo};
 use super::record::Record;
 use super::recorder::{Held, Iteration, together, weigh};
+use super::simulated::Simulated;
 use super::subscriber::{self, Event, Over, Subscriber};
 use super::threads::{Clocked, simulate};
 use super::variation::with_speeds;
@@ -115,7 +116,12 @@ impl<'a> FabricRunner<'a> {
             begun: 0,
             hits: 0,
             footprint_runs: 0,
-            reached: Reached { now: CalendarTime(0), ended: 0, jobs: plan.jobs.len() as u64, under_way: 0.0 },
+            reached: Reached {
+                now: CalendarTime::ZERO,
+                ended: 0,
+                jobs: plan.jobs.len() as u64,
+                under_way: 0.0,
+            },
             pace: Pace::new(),
         }
     }
@@ -139,8 +145,8 @@ impl<'a> FabricRunner<'a> {
     /// A sink that refuses rows.
     pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Value), Failure> {
         for episode in self.open.keys().copied().collect::<Vec<_>>() {
-            let began = self.open[&episode].start.0;
-            let span = Span::from_ns(now.0.saturating_sub(began));
+            let began = self.open[&episode].start.ns();
+            let span = Span::from_ns(now.ns().saturating_sub(began));
             match self.lasted(episode, span, &[]) {
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) | Err(Stop::Cancelled) => {}
@@ -211,7 +217,7 @@ impl<'a> FabricRunner<'a> {
             .filter(|&index| !self.memo.remembers() || self.memo_of(&episodes[index], iterations).is_none())
             .collect();
         let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
-        let seen = simulate(&mut self.simulator, self.reached, CalendarTime(0), &run, iterations)?;
+        let seen = simulate(&mut self.simulator, self.reached, CalendarTime::ZERO, &run, iterations)?;
         let mut fresh: FxHashMap<usize, Arc<Known>> = FxHashMap::default();
         for (&index, simulated) in unknown.iter().zip(&seen) {
             if simulated.cancelled {
@@ -299,7 +305,7 @@ impl<'a> FabricRunner<'a> {
         for job in jobs {
             let span = self.span_without_network(start, job)?;
             let origin = self.origin(start);
-            let at = |number: u64| origin.ps.saturating_add((job.start + span * number).0);
+            let at = |number: u64| origin.ps.saturating_add((job.start + span * number).ps());
             let one = |number: u64| Iteration {
                 number: job.done_before + number,
                 start_ps: at(number),
@@ -323,13 +329,13 @@ impl<'a> FabricRunner<'a> {
         let plan = self.simulator.plan;
         let job_plan = &plan.jobs[job.job];
         let span = match job_plan.duration {
-            Some(duration) => Span(duration.0.div_ceil(job_plan.iterations)),
+            Some(duration) => Span::from_ps(duration.ps().div_ceil(job_plan.iterations)),
             None if self.differs(&job.placement) => return self.span_on(start, job),
             None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
         };
         // An elastic job on fewer or more GPUs than it asked for.
         let (asked, has) = (job_plan.ranks() as u128, job.placement.len() as u128);
-        Ok(Span(u64::try_from((u128::from(span.0) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
+        Ok(Span::from_ps(u64::try_from((u128::from(span.ps()) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
     }
 
     /// Whether a GPU or NIC of a placement has another speed than is written of all.
@@ -349,7 +355,7 @@ impl<'a> FabricRunner<'a> {
         let (plan, options) = (*plan, *options);
         let work = plan.jobs[job.job].work_of(job.placement.len());
         let changes = plan.speeds.iter().any(|rule| rule.from.is_some());
-        let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.0 } else { 0 });
+        let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.ns() } else { 0 });
         if let Some(&span) = self.on_hosts.get(&key) {
             return Ok(span);
         }
@@ -480,7 +486,7 @@ impl<'a> FabricRunner<'a> {
         if cancelled {
             // What it saw of its jobs is kept to the end.
             for index in missing {
-                self.lasted(episodes[index].number, Span(u64::MAX), &[])?;
+                self.lasted(episodes[index].number, Span::MAX, &[])?;
             }
             return Err(Stop::Cancelled);
         }
@@ -527,14 +533,14 @@ impl<'a> FabricRunner<'a> {
             number: episode.number,
             jobs: &episode.jobs,
             iterations: &iterations,
-            entered_ps: episode.replay.as_ref().map(|_| origin_ps.saturating_add(episode.entered().0)),
+            entered_ps: episode.replay.as_ref().map(|_| origin_ps.saturating_add(episode.entered().ps())),
             alone: &alone,
         };
         for subscriber in &mut *self.subscribers {
             subscriber.hear(&Event::Known(&known));
         }
         let member = |(job, seen): (&EpisodeJob, &Vec<Iteration>)| {
-            let ends: Vec<Time> = seen.iter().map(|seen| Time(seen.finish_ps - origin_ps)).collect();
+            let ends: Vec<Time> = seen.iter().map(|seen| Time::from_ps(seen.finish_ps - origin_ps)).collect();
             OpenJob {
                 job: (!job.loading).then_some(job.job),
                 paused: job.pause(),
@@ -603,27 +609,28 @@ impl EpisodeRunner for FabricRunner<'_> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
         let origin = self.origin(open.simulated);
         // The rows of a replay tell when it was, those of others leave out the phases.
-        let told_ps = if open.replay { open.gathered.0 } else { 0 };
-        let until_ps = origin.ps.saturating_add(span.0).saturating_add(told_ps);
-        let until = open.start.0.saturating_add(span.ns_ceil());
-        if span.0 < u64::MAX {
-            let over = Over { number: episode, from: open.start.0, until, used: &open.used };
+        let told_ps = if open.replay { open.gathered.ps() } else { 0 };
+        let until_ps = origin.ps.saturating_add(span.ps()).saturating_add(told_ps);
+        let until = open.start.ns().saturating_add(span.ns_ceil());
+        if span.ps() < u64::MAX {
+            let over = Over { number: episode, from: open.start.ns(), until, used: &open.used };
             self.tell(&Event::Over(&over));
         }
         let mut last = 0;
         // The simulation had to gather the group first, or to go through what was.
-        let begin_ps = origin.ps.saturating_add(open.gathered.0);
+        let begin_ps = origin.ps.saturating_add(open.gathered.ps());
         for (member, mut iterations) in open.members.into_iter().zip(open.iterations) {
             let Some(end) = iterations.last() else { continue };
             let all_ps = end.finish_ps;
             let did = worked.iter().find(|did| member.job == Some(did.job));
             let went_on = did.map_or(span, |did| did.span);
-            let until_ps = if span.0 < u64::MAX { begin_ps.saturating_add(went_on.0) } else { all_ps };
+            let until_ps = if span.ps() < u64::MAX { begin_ps.saturating_add(went_on.ps()) } else { all_ps };
             let ended = iterations.partition_point(|iteration| iteration.finish_ps <= until_ps);
             last = iterations[..ended].last().map_or(last, |iteration| last.max(iteration.finish_ps));
             let Some(job) = member.job else { continue };
-            let ends: Vec<Time> = iterations.iter().map(|one| Time(one.finish_ps - origin.ps)).collect();
-            let mut from_ps = begin_ps.saturating_add(member.paused.0);
+            let ends: Vec<Time> =
+                iterations.iter().map(|one| Time::from_ps(one.finish_ps - origin.ps)).collect();
+            let mut from_ps = begin_ps.saturating_add(member.paused.ps());
             if member.goes_on {
                 // Of the iteration under way all is told here.
                 let present = iterations.get(member.replayed);
@@ -648,7 +655,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             self.simulator.record.iterations[job].append(&mut iterations);
         }
         let record = &mut self.simulator.record;
-        let last = origin.calendar_ns(last.saturating_sub(open.gathered.0));
+        let last = origin.calendar_ns(last.saturating_sub(open.gathered.ps()));
         record.simulated_ns = record.simulated_ns.max(last);
         let standing = open.held.into_iter().filter(|held| held.finish_ps <= until_ps);
         for (table, batch) in together(standing) {
@@ -690,7 +697,7 @@ impl EpisodeRunner for FabricRunner<'_> {
 
 fn ends(seen: &[Vec<Iteration>], certainty: &[Certainty], origin_ps: u64) -> Vec<EpisodeJobResult> {
     let of = |(iterations, &certainty): (&Vec<Iteration>, &Certainty)| EpisodeJobResult {
-        ends: iterations.iter().map(|iteration| Time(iteration.finish_ps - origin_ps)).collect(),
+        ends: iterations.iter().map(|iteration| Time::from_ps(iteration.finish_ps - origin_ps)).collect(),
         certainty,
     };
     seen.iter().zip(certainty).map(of).collect()

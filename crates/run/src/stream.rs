@@ -80,7 +80,7 @@ pub fn run(
     usage.over_time(&replayed.timeline);
     usage.gpu_time = replayed.gpu_time;
     usage.tallies.clone_from(&replayed.tallies);
-    usage.makespan_ns = replayed.end.0;
+    usage.makespan_ns = replayed.end.ns();
     Ok(Streamed { usage, replayed })
 }
 
@@ -185,7 +185,7 @@ impl Observer for Watcher<'_> {
     fn ended(&mut self, ended: &Ended) -> Result<(), String> {
         let index = ended.job.0 as usize;
         let (job, duration) = (&self.stream.jobs[index], self.stream.durations[index]);
-        let (submit, start, finish) = (ended.submit.0, ended.start.0, ended.finish.0);
+        let (submit, start, finish) = (ended.submit.ns(), ended.start.ns(), ended.finish.ns());
         let late = late(submit, finish, job.deadline);
         self.usage.ended([submit, start, finish], Some(duration), late, ended.time);
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -231,6 +231,6 @@ impl Observer for Watcher<'_> {
             return true;
         }
         let fraction = ended as f64 / self.stream.jobs.len() as f64;
-        self.progress.progress(Some(fraction), now.0 as f64 / 1e9, events)
+        self.progress.progress(Some(fraction), now.ns() as f64 / 1e9, events)
     }
 }

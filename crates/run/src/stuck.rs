@@ -94,7 +94,7 @@ pub fn stuck_failure(
             "the run would go on for more than {} days of network time, the longest that a network is followed: \
              {count} operation{plural} {wait} for something that ends later{lines}{more}\n\nhint: is a rate or a size \
              mistyped (`1 Kbps` for `1 Gbps`)? A job as long as this one has to be cut into iterations",
-            Time::HORIZON.0 / Span::from_us(86_400_000_000).0
+            Time::HORIZON.ps() / Span::from_us(86_400_000_000).ps()
         );
         Failure::Run(Why::Horizon, text)
     } else if let Some(lost) = lost {

@@ -25,7 +25,7 @@ use crate::table::{Batch, Column};
 
 /// Picoseconds as seconds.
 pub fn seconds(ps: u64) -> f64 {
-    windtunnel_kernel::Span(ps).seconds()
+    windtunnel_kernel::Span::from_ps(ps).seconds()
 }
 
 /// Part of a mean that a calendar of whole nanoseconds may make.
@@ -101,7 +101,7 @@ fn weighted_quantile(sorted: &[(u64, f64)], q: f64) -> Option<u64> {
 impl JobSummary<'_> {
     /// Nanoseconds by which it missed its deadline; `None` if it had none, or has not ended.
     fn late(&self) -> Option<u64> {
-        cluster::late(self.submit?.0, self.finish?.0, self.job_plan.deadline)
+        cluster::late(self.submit?.ns(), self.finish?.ns(), self.job_plan.deadline)
     }
 
     /// As JSON.
@@ -148,10 +148,10 @@ impl JobSummary<'_> {
             .collect();
         let model = self.job_plan.model.as_ref();
         let rate = |per_iteration: f64| iteration_time.filter(|t| *t > 0.0).map(|t| per_iteration / t);
-        let calendar = |time: Option<CalendarTime>| time.map(|time| time.0 as f64 / 1e9);
+        let calendar = |time: Option<CalendarTime>| time.map(|time| time.ns() as f64 / 1e9);
         // Of a job whose iterations were all disturbed on their way no more is known than the mean.
         let quantile = |q: f64| weighted_quantile(&spans, q).map(seconds).or(iteration_time);
-        let took = self.start.zip(self.finish).map(|(start, finish)| finish.0 - start.0);
+        let took = self.start.zip(self.finish).map(|(start, finish)| finish.ns() - start.ns());
         json!({
             "name": self.job_plan.name,
             "state": self.state.name(),

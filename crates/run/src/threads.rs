@@ -12,9 +12,10 @@ use windtunnel_plan::error::Failure;
 use windtunnel_plan::settings::Fidelity;
 
 use super::RunOptions;
-use super::episode::{Simulated, Simulator, Stop};
+use super::episode::{Simulator, Stop};
 use super::journal::Kept;
 use super::record::Record;
+use super::simulated::Simulated;
 use crate::table::{Batch, ProgressSink, TableSink};
 
 /// What came of an episode: what was seen, what is recorded of it, the rows of its tables, and rows of flows so far.
@@ -165,7 +166,7 @@ pub struct Clocked<'a> {
 impl ProgressSink for Clocked<'_> {
     fn progress(&mut self, fraction: Option<f64>, _: f64, events: u64) -> bool {
         let fraction = self.reached.part(fraction.unwrap_or(0.0));
-        self.inner.progress(Some(fraction), self.reached.now.0 as f64 / 1e9, self.events.max(events))
+        self.inner.progress(Some(fraction), self.reached.now.ns() as f64 / 1e9, self.events.max(events))
     }
 }
 

@@ -35,10 +35,10 @@ pub fn rates(carried: &LinkBytes, topology: &Topology, from: Span, until: Span) 
 
 /// Bytes that a link carried before `from`, of a run until `until`, from bins of `width`.
 fn before(link: &LinkUsage, width: Span, from: Span, until: Span) -> f64 {
-    let (cut, begin) = ((from.0 / width.0) as usize, from.0 / width.0 * width.0);
+    let (cut, begin) = ((from.ps() / width.ps()) as usize, from.ps() / width.ps() * width.ps());
     let whole: f64 = link.bins.iter().take(cut).sum();
-    let length = width.0.min(until.0.saturating_sub(begin)).max(1);
-    let part = (from.0 - begin) as f64 / length as f64;
+    let length = width.ps().min(until.ps().saturating_sub(begin)).max(1);
+    let part = (from.ps() - begin) as f64 / length as f64;
     whole + link.bins.get(cut).map_or(0.0, |bytes| bytes * part.min(1.0))
 }
 
@@ -53,7 +53,7 @@ pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span)
     let mut peaks = Vec::with_capacity(usage.len());
     for link in usage {
         let known = topology.link(link.link);
-        let full = capacity(known.rate.0, bin_span.seconds());
+        let full = capacity(known.rate.bps(), bin_span.seconds());
         let before = bins.len();
         bins.extend(link.bins.iter().map(|bytes| bytes / full));
         bins.resize(before + width, 0.0);
@@ -61,7 +61,7 @@ pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span)
         loads.push(LinkLoad {
             name: topology.link_name(link.link),
             tier: known.tier.name().into_owned(),
-            utilisation: if seconds > 0.0 { link.bytes / capacity(known.rate.0, seconds) } else { 0.0 },
+            utilisation: if seconds > 0.0 { link.bytes / capacity(known.rate.bps(), seconds) } else { 0.0 },
             bytes: link.bytes.round() as u64,
         });
     }
@@ -71,11 +71,11 @@ pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span)
         .with("link", Column::U32(usage.iter().map(|link| link.link.0).collect()))
         .with("name", Column::Text(loads.iter().map(|load| load.name.clone()).collect()))
         .with("tier", Column::Text(loads.iter().map(|load| load.tier.clone()).collect()))
-        .with("rate_bps", Column::U64(usage.iter().map(|link| topology.link(link.link).rate.0).collect()))
+        .with("rate_bps", Column::U64(usage.iter().map(|link| topology.link(link.link).rate.bps()).collect()))
         .with("bytes", Column::U64(loads.iter().map(|load| load.bytes).collect()))
         .with("utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
         .with("peak_utilisation", Column::F64(peaks))
-        .with("bin_span_ps", Column::U64(vec![bin_span.0; n]))
+        .with("bin_span_ps", Column::U64(vec![bin_span.ps(); n]))
         .with("utilisation_bins", Column::F64List { values: bins, width });
     loads.retain(|load| !load.tier.starts_with("scale-up"));
     // Stable: links of equal load stay in link order.
@@ -94,7 +94,7 @@ pub fn ports(
     let seconds = span.seconds();
     let load = |report: &PortReport| {
         let known = topology.link(report.link);
-        let full = known.rate.0 as f64 / 8.0 * seconds;
+        let full = known.rate.bps() as f64 / 8.0 * seconds;
         LinkLoad {
             name: topology.link_name(report.link),
             tier: known.tier.name().into_owned(),
@@ -109,12 +109,12 @@ pub fn ports(
         .with("link", Column::U32(reports.iter().map(|report| report.link.0).collect()))
         .with("name", Column::Text(loads.iter().map(|load| load.name.clone()).collect()))
         .with("tier", Column::Text(loads.iter().map(|load| load.tier.clone()).collect()))
-        .with("rate_bps", u64s(&|report| topology.link(report.link).rate.0))
+        .with("rate_bps", u64s(&|report| topology.link(report.link).rate.bps()))
         .with("bytes", u64s(&|report| report.bytes))
         .with("utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
         // One bin: what a port carried is counted, not when.
         .with("peak_utilisation", Column::F64(loads.iter().map(|load| load.utilisation).collect()))
-        .with("bin_span_ps", Column::U64(vec![span.0; reports.len()]))
+        .with("bin_span_ps", Column::U64(vec![span.ps(); reports.len()]))
         .with(
             "utilisation_bins",
             Column::F64List { values: loads.iter().map(|load| load.utilisation).collect(), width: 1 },
@@ -125,9 +125,9 @@ pub fn ports(
         .with("packets_dropped", u64s(&|report| report.drops))
         .with("queue_max_bytes", u64s(&|report| report.max_depth))
         .with("queue_mean_bytes", Column::F64(reports.iter().map(|report| report.mean_depth).collect()))
-        .with("queueing_ps", u64s(&|report| report.queueing.0))
+        .with("queueing_ps", u64s(&|report| report.queueing.ps()))
         .with("pauses", u64s(&|report| report.pauses))
-        .with("paused_ps", u64s(&|report| report.paused.0))
+        .with("paused_ps", u64s(&|report| report.paused.ps()))
         .with("watchdog_dropped", u64s(&|report| report.watchdog_drops))
         .with("packets_trimmed", u64s(&|report| report.trims));
     // Stable: links of equal load stay in link order.
@@ -143,13 +143,13 @@ pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin:
     links.dedup();
     let names: Vec<String> = links.iter().map(|&link| topology.link_name(LinkId(link))).collect();
     let code = |sample: &QueueSample| links.partition_point(|&link| link < sample.link.0) as u32;
-    let full = |sample: &QueueSample| topology.link(sample.link).rate.0 as f64 / 8.0 * every.seconds();
+    let full = |sample: &QueueSample| topology.link(sample.link).rate.bps() as f64 / 8.0 * every.seconds();
     let u64s = |of: &dyn Fn(&QueueSample) -> u64| Column::U64(samples.iter().map(of).collect());
     let tiers: Vec<String> =
         links.iter().map(|&link| topology.link(LinkId(link)).tier.name().into_owned()).collect();
     let utilisation = samples.iter().map(|sample| sample.sent as f64 / full(sample)).collect();
     Batch::default()
-        .with("time_ps", u64s(&|sample| origin.ps + sample.at.0))
+        .with("time_ps", u64s(&|sample| origin.ps + sample.at.ps()))
         .with("link", Column::U32(samples.iter().map(|sample| sample.link.0).collect()))
         .with("name", Column::coded(names.iter().map(String::as_str), samples.iter().map(code)))
         .with("tier", Column::coded(tiers.iter().map(String::as_str), samples.iter().map(code)))
@@ -196,9 +196,9 @@ pub fn flows(records: &[FlowRecord], origin: Origin, edges: bool) -> Batch {
         batch = batch.with("edges", u32s(&|record| record.edges));
     }
     batch
-        .with("bytes", u64s(&|record| record.bytes.0))
-        .with("start_ps", u64s(&|record| origin.ps + record.start.0))
-        .with("finish_ps", u64s(&|record| origin.ps + record.finish.0))
+        .with("bytes", u64s(&|record| record.bytes.get()))
+        .with("start_ps", u64s(&|record| origin.ps + record.start.ps()))
+        .with("finish_ps", u64s(&|record| origin.ps + record.finish.ps()))
         .with("dimension", Column::coded(dimensions, records.iter().map(|record| dimension(record.class))))
         .with("path", Column::coded(paths, records.iter().map(|record| record.path as u32)))
         .with("hops", u32s(&|record| u32::from(record.hops)))
@@ -216,7 +216,11 @@ mod tests {
         let told =
             [(0, 0.0), (5, 20.0), (10, 40.0), (20, 40.0), (25, 55.0), (30, 70.0), (33, 77.5), (36, 85.0)];
         for (from, expected) in told {
-            assert_eq!(before(&link, Span(10), Span(from), Span(36)), expected, "{from}");
+            assert_eq!(
+                before(&link, Span::from_ps(10), Span::from_ps(from), Span::from_ps(36)),
+                expected,
+                "{from}"
+            );
         }
     }
 }

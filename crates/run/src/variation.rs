@@ -14,13 +14,13 @@ pub fn with_speeds(plan: &Plan, start: CalendarTime, mut variation: Variation) -
     let topology = &plan.fabric.topology;
     let per_host = topology.endpoints_per_host();
     for rule in &plan.speeds {
-        let from = rule.from.map_or(0, |from| from.0.saturating_sub(start.network_time().0));
+        let from = rule.from.map_or(0, |from| from.ps().saturating_sub(start.network_time().ps()));
         let hosts = rule.host.map_or(0..topology.hosts(), |host| host..host + 1);
         for host in hosts {
             let gpus = rule.gpu.map_or(0..per_host, |gpu| gpu..gpu + 1);
             for gpu in gpus {
                 let endpoint = EndpointId(host * per_host + gpu);
-                variation.set_speed(topology.endpoints(), endpoint, Time(from), rule.speed);
+                variation.set_speed(topology.endpoints(), endpoint, Time::from_ps(from), rule.speed);
             }
         }
     }

@@ -63,8 +63,8 @@ impl Judge {
         until: u64,
     ) -> Option<Verdict> {
         let counts = stage(&episode.jobs, seen, until);
-        let entered_ps = origin_ps + episode.entered().0;
-        let begin_ps = origin_ps.saturating_add(episode.gathered().0);
+        let entered_ps = origin_ps + episode.entered().ps();
+        let begin_ps = origin_ps.saturating_add(episode.gathered().ps());
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
             let mut one = Seen::of(&self.enough, job, &iterations[..count], entered_ps);
             if episode.replay.is_some() {
@@ -77,7 +77,7 @@ impl Judge {
             && let Some(known) = known_for(episode, seen, &counts, origin_ps)
             && known >= episode.horizon
         {
-            let good_for = Some(known).filter(|known| known.0 < u64::MAX);
+            let good_for = Some(known).filter(|known| known.ps() < u64::MAX);
             let certainty = all.iter().map(|seen| Certainty { good_for, error: seen.spread }).collect();
             return Some(Verdict { counts, certainty });
         }
@@ -89,7 +89,7 @@ impl Judge {
         if !known && self.after(until).is_some() {
             return None;
         }
-        let for_ever = |span: &Span| span.0 < u64::MAX && self.enough.tolerance < 1.0;
+        let for_ever = |span: &Span| span.ps() < u64::MAX && self.enough.tolerance < 1.0;
         let good_for = |seen: &Seen| Some(good(seen).max(lasts)).filter(for_ever);
         let of = |seen: &Seen| Certainty { good_for: good_for(seen), error: seen.spread };
         Some(Verdict { counts, certainty: all.iter().map(of).collect() })
@@ -133,28 +133,29 @@ impl Seen {
             let lags = last.lag_ps.abs_diff(iterations[first - 1].lag_ps);
             lags as f64 / (mean.max(1) as f64 * steady.len() as f64)
         };
-        let spread = enough.error(steady.iter().map(|iteration| Span(iteration.span_ps())));
+        let spread = enough.error(steady.iter().map(|iteration| Span::from_ps(iteration.span_ps())));
         let spread = spread.map(|error| error + steady.last().map_or(0.0, drift));
         let error = if iterations.len() as u64 >= job.left { Some(0.0) } else { spread };
-        let ends_in = Span(job.pause().0.saturating_add(mean.saturating_mul(job.left - job.replayed)));
-        Self { error, spread, ends_in, life: Span(job.age.0.saturating_add(ends_in.0)) }
+        let ends_in =
+            Span::from_ps(job.pause().ps().saturating_add(mean.saturating_mul(job.left - job.replayed)));
+        Self { error, spread, ends_in, life: Span::from_ps(job.age.ps().saturating_add(ends_in.ps())) }
     }
 
     /// In a replay a job may come later than it came, and lasts to the end of what was seen of it at least: iterations of no
     /// length, which do nothing, would otherwise have it end at once, and the episode with it, again and again.
     fn goes_on_until(&mut self, last: Option<&Iteration>, begin_ps: u64) {
         let least = last.map_or(0, |last| last.finish_ps.saturating_sub(begin_ps));
-        self.ends_in = self.ends_in.max(Span(least));
+        self.ends_in = self.ends_in.max(Span::from_ps(least));
     }
 }
 
 /// How long `episode` may last before its jobs come beyond what was `seen` of them; `None` if they are beyond it at once.
 fn known_for(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origin_ps: u64) -> Option<Span> {
-    let begin_ps = origin_ps.saturating_add(episode.gathered().0);
+    let begin_ps = origin_ps.saturating_add(episode.gathered().ps());
     let jobs = episode.jobs.iter().zip(seen).zip(counts);
     let going = jobs.filter(|&((job, _), &count)| (count as u64) < job.left);
     let ends = going.map(|((_, seen), &count)| seen[..count].last().map_or(0, |last| last.finish_ps));
-    ends.min().map_or(Some(Span(u64::MAX)), |end| end.checked_sub(begin_ps).map(Span))
+    ends.min().map_or(Some(Span::MAX), |end| end.checked_sub(begin_ps).map(Span::from_ps))
 }
 
 /// How many iterations of each job belong to the stage `until`: that many, or all there are, and those that had ended before
@@ -228,9 +229,9 @@ mod tests {
         for seed in 0..20 {
             let seen = seen(seed, 6_000_000);
             // A fiftieth of the time of jobs that are as old as they will be, and their first half.
-            short += needs(&two(Span(200_000), Span(5_000_000)), &seen).0;
-            old += needs(&two(Span(5_000_000), Span(95_000_000)), &seen).0;
-            long += needs(&two(Span(5_000_000), Span::ZERO), &seen).0;
+            short += needs(&two(Span::from_ps(200_000), Span::from_ps(5_000_000)), &seen).0;
+            old += needs(&two(Span::from_ps(5_000_000), Span::from_ps(95_000_000)), &seen).0;
+            long += needs(&two(Span::from_ps(5_000_000), Span::ZERO), &seen).0;
         }
         assert!(2 * short < long && 2 * old < long, "{short} {old} {long}");
     }
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn what_is_good_is_good_for_the_episode_at_least() {
         for seed in 0..20 {
-            let episode = two(Span(1_000_000), Span::ZERO);
+            let episode = two(Span::from_ps(1_000_000), Span::ZERO);
             let (_, verdict) = needs(&episode, &seen(seed, 6_000_000));
             assert!(
                 verdict.certainty.iter().filter_map(|of| of.good_for).all(|good| good >= episode.horizon),
@@ -250,7 +251,7 @@ mod tests {
     /// So that an episode that was simulated further can stand for one that would not be.
     #[test]
     fn a_stage_does_not_depend_on_what_was_simulated_after_it() {
-        let episode = two(Span(3_000_000), Span::ZERO);
+        let episode = two(Span::from_ps(3_000_000), Span::ZERO);
         for seed in 0..20 {
             let far = seen(seed, 6_000_000);
             let (until, verdict) = needs(&episode, &far);
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn a_tolerance_of_one_never_asks_for_more() {
         let judge = Judge { enough: Enough { tolerance: 1.0, ..judge().enough } };
-        let verdict = judge.judge(&two(Span(u64::MAX), Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
+        let verdict = judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
         assert!(verdict.certainty.iter().all(|of| of.good_for.is_none()));
         assert_eq!(verdict.counts[0], 4);
     }

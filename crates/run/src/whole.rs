@@ -90,7 +90,7 @@ pub fn run(
     let moving = moves.map(|operations| operations.plant.forwarder(&[]));
     let opening = Opening {
         spec: model::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works)),
-        start: CalendarTime(0),
+        start: CalendarTime::ZERO,
         faults: moving.as_ref().or(plan.fabric.faults.as_ref()),
         changes: moves.is_some(),
         records: false,
@@ -101,7 +101,7 @@ pub fn run(
     let mut cluster = Cluster::new(&order.jobs, &machine);
     cluster.check_room()?;
     cluster.keep_stays();
-    let variation = variation(plan, CalendarTime(0));
+    let variation = variation(plan, CalendarTime::ZERO);
     let (mut seen, mut held) = (Vec::new(), Vec::new());
     let (topology, balancer) = (&plan.fabric.topology, plan.network.balancer);
     let names = PathNames::new(topology, plan.fabric.faults.clone(), balancer, plan.seed);
@@ -208,7 +208,7 @@ fn histories_of(
         gpu_time: cluster.gpu_time(),
         faults,
         tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
-        end: CalendarTime(cluster.now()),
+        end: CalendarTime::from_ns(cluster.now()),
         timeline,
         stays,
     }
@@ -227,7 +227,7 @@ fn put_together(
     }
     for (entry, mut iterations) in entered.iter().zip(seen) {
         // Ends may have been known before the job was taken off.
-        let left_ps = entry.left.map_or(u64::MAX, |left| left.0);
+        let left_ps = entry.left.map_or(u64::MAX, windtunnel_kernel::Time::ps);
         iterations.truncate(iterations.partition_point(|iteration| iteration.finish_ps <= left_ps));
         let work = (iterations.len() as u128) << 64;
         let history = &mut histories.jobs[entry.job];
@@ -236,7 +236,7 @@ fn put_together(
             continue;
         }
         let worked: u64 = iterations.iter().map(Iteration::span_ps).sum();
-        history.worked += Span(worked).ns_ceil();
+        history.worked += Span::from_ps(worked).ns_ceil();
         history.done.add(entry.gpus, work);
         record.iterations[entry.job].append(&mut iterations);
     }
@@ -292,7 +292,7 @@ impl Whole<'_> {
             let Some(now) = self.until(event, &mut steps, &mut pace, cluster, progress)? else {
                 return Err(Stop::Failed(self.stuck()));
             };
-            if CalendarTime(now).network_time() > Time::HORIZON {
+            if CalendarTime::from_ns(now).network_time() > Time::HORIZON {
                 let message = "the network counts no further than 200 days: leave `--full` out, or run less";
                 return Err(Stop::Failed(Failure::Run(Why::Horizon, message.to_owned())));
             }
@@ -322,9 +322,13 @@ impl Whole<'_> {
                 let end = self.stage.shard.finished(running.place);
                 end.or_else(|| running.writes.stops().then(|| self.stage.shard.held(running.place)).flatten())
             };
-            let known = self.running.iter().filter_map(of).map(|at| Span(at.0).ns_ceil().max(cluster.now()));
+            let known = self
+                .running
+                .iter()
+                .filter_map(of)
+                .map(|at| Span::from_ps(at.ps()).ns_ceil().max(cluster.now()));
             let next = known.chain(event).min();
-            let due = next.map_or(Time::NEVER, |at| CalendarTime(at).network_time());
+            let due = next.map_or(Time::NEVER, |at| CalendarTime::from_ns(at).network_time());
             if self.stage.shard.next_event() >= due {
                 return Ok(next);
             }
@@ -337,7 +341,7 @@ impl Whole<'_> {
                 }
                 if pace.due() {
                     let fraction = (self.ended as f64 + self.stage.shard.progress()) / self.jobs.len() as f64;
-                    let now = Span(self.stage.shard.fabric().now().0).seconds();
+                    let now = Span::from_ps(self.stage.shard.fabric().now().ps()).seconds();
                     let events = self.stage.shard.fabric().events();
                     if !progress.progress(Some(fraction.min(1.0)), now, events) {
                         return Err(Stop::Cancelled);
@@ -368,7 +372,7 @@ impl Whole<'_> {
         record.events = self.stage.shard.fabric().events();
         record.counts.simulated = 1;
         let network = self.stage.observe(end);
-        self.stage.traffic(&network, record, 0, Span(end.0), true);
+        self.stage.traffic(&network, record, 0, Span::from_ps(end.ps()), true);
         self.stage.end(&network, record, 0..self.entered.len());
         self.stage.shard.observer_mut().release();
         if let Some(failure) = self.stage.shard.observer_mut().failure() {
@@ -389,7 +393,8 @@ impl Whole<'_> {
         let (shard, now) = (&self.stage.shard, cluster.now());
         let due = |running: &mut Running| {
             // What fails at this instant goes first.
-            let ended = shard.finished(running.place).is_some_and(|at| Span(at.0).ns_ceil() <= now);
+            let ended =
+                shard.finished(running.place).is_some_and(|at| Span::from_ps(at.ps()).ns_ceil() <= now);
             ended && cluster.running_job(running.id).is_some()
         };
         let ended: Vec<Running> = self.running.extract_if(.., due).collect();
@@ -399,7 +404,7 @@ impl Whole<'_> {
                 self.enter(running.id, cluster)?;
                 continue;
             }
-            self.histories[running.job].finish = Some(CalendarTime(now));
+            self.histories[running.job].finish = Some(CalendarTime::from_ns(now));
             cluster.end(running.id);
             self.ended += 1;
         }
@@ -447,7 +452,7 @@ impl Whole<'_> {
         // One that was started at this instant never entered.
         let Some(place) = self.running.iter().position(|running| running.id == id) else { return };
         let running = self.running.remove(place);
-        let now = CalendarTime(now).network_time();
+        let now = CalendarTime::from_ns(now).network_time();
         let done = running.before + self.stage.shard.ended_by(running.place, now);
         match (running.loading, kept) {
             (true, _) => {}
@@ -479,7 +484,7 @@ impl Whole<'_> {
         self.stage.shard.observer_mut().rename_paths(names);
         *lock(rerouter).forwarder_mut() = forwarder.clone();
         let host = self.stage.shard.fabric_mut();
-        host.advance_to(CalendarTime(cluster.now()).network_time());
+        host.advance_to(CalendarTime::from_ns(cluster.now()).network_time());
         host.network_mut().change_paths(&forwarder);
     }
 
@@ -504,7 +509,8 @@ impl Whole<'_> {
             done_before: before,
             ..placeless(job)
         };
-        let place = self.put_on(&EpisodeJob { start: CalendarTime(ready).network_time(), ..watched })?;
+        let place =
+            self.put_on(&EpisodeJob { start: CalendarTime::from_ns(ready).network_time(), ..watched })?;
         self.histories[job].start = cluster.first_start(id);
         self.entered.push(Entered { job, loading: false, gpus: placement.len(), left: None });
         let writes = Writes::new(&self.jobs[job].life, ready);
@@ -528,7 +534,7 @@ impl Whole<'_> {
         let (job, now) = (self.given[id.0 as usize], cluster.now());
         let loads = EpisodeJob {
             placement: placement.clone(),
-            start: CalendarTime(now).network_time(),
+            start: CalendarTime::from_ns(now).network_time(),
             left: requests,
             loading: true,
             ..placeless(job)
@@ -557,7 +563,7 @@ impl Whole<'_> {
         for running in &mut self.running {
             if let Some(iterations) = running.writes.end(now) {
                 self.safe[running.job] = running.before + iterations;
-                self.stage.shard.release(running.place, CalendarTime(now).network_time());
+                self.stage.shard.release(running.place, CalendarTime::from_ns(now).network_time());
                 let left = self.jobs[running.job].iterations - running.before;
                 running.writes.begin(&mut self.stage.shard, running.place, left);
             }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use windtunnel_kernel::RandomStream;
 
+use crate::any_shape::each;
 use crate::faults::{Detour, Forwarder, Verdict};
 use crate::link::{LinkId, Node};
 use crate::port::{Itinerary, Peer, PortSet, SwitchId};
-use crate::shape::{Shape, each};
+use crate::shape::Shape;
 use crate::topology::Topology;
 
 /// Failures that a report names.

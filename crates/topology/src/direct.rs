@@ -89,12 +89,12 @@ impl Direct {
 
     /// What the NICs of half of the forwarders can send: no bisection is above it.
     pub(crate) fn half(&self) -> u128 {
-        u128::from(self.routers / 2) * u128::from(self.nics.get()) * u128::from(self.nic.rate.0)
+        u128::from(self.routers / 2) * u128::from(self.nics.get()) * u128::from(self.nic.rate.bps())
     }
 
     /// A rate no larger than [`Self::half`] and than can be written.
     pub(crate) fn bisection(&self, cut: u128) -> BitRate {
-        BitRate(u64::try_from(cut.min(self.half())).unwrap_or(u64::MAX))
+        BitRate::from_bps(u64::try_from(cut.min(self.half())).unwrap_or(u64::MAX))
     }
 
     /// Checks the latency of the longest path: NIC cables, a forwarder, and `hops` times what `path` describes.
@@ -102,10 +102,10 @@ impl Direct {
         &self,
         hops: impl Iterator<Item = (String, u64, Span, u64)>,
     ) -> Result<(), TopologyError> {
-        let mut total = 2 * u128::from(self.nic.propagation.0) + u128::from(self.delay.0);
+        let mut total = 2 * u128::from(self.nic.propagation.ps()) + u128::from(self.delay.ps());
         let whole = ("nic".to_owned(), self.nic.length_mm, self.delay, 0);
         for (path, length_mm, hop, count) in std::iter::once(whole).chain(hops) {
-            total += u128::from(hop.0) * u128::from(count);
+            total += u128::from(hop.ps()) * u128::from(count);
             if total >= LONGEST_PS {
                 return Err(TopologyError::LongPaths { path, length_mm, hop });
             }
@@ -125,7 +125,7 @@ pub(crate) fn cable_at(
     propagation_ps_per_m: u64,
     path: &str,
 ) -> Result<Cable, TopologyError> {
-    if spec.rate.0 == 0 {
+    if spec.rate.bps() == 0 {
         return Err(TopologyError::Zero { path: format!("{path}.rate") });
     }
     if !(0.0..=1.0).contains(&spec.loss) {
@@ -134,9 +134,14 @@ pub(crate) fn cable_at(
     let delay = (u128::from(spec.length_mm) * u128::from(propagation_ps_per_m)).div_ceil(1_000);
     if delay >= LONGEST_PS {
         let (path, length_mm) = (path.to_owned(), spec.length_mm);
-        return Err(TopologyError::LongPaths { path, length_mm, hop: Span(u64::MAX) });
+        return Err(TopologyError::LongPaths { path, length_mm, hop: Span::MAX });
     }
-    Ok(Cable { rate: spec.rate, propagation: Span(delay as u64), loss: spec.loss, length_mm: spec.length_mm })
+    Ok(Cable {
+        rate: spec.rate,
+        propagation: Span::from_ps(delay as u64),
+        loss: spec.loss,
+        length_mm: spec.length_mm,
+    })
 }
 
 /// The hosts of a grid of `dimensions`, by `hosts`, which gives none where there are too many of anything. The refusal names

@@ -84,7 +84,7 @@ pub enum TopologyError {
         bundle: u32,
     },
     /// The rate of a NIC is not a whole number of bit/s on each plane.
-    #[error("expected planes that divide the NIC rate of {rate} bit/s, found {planes}", rate = rate.0)]
+    #[error("expected planes that divide the NIC rate of {rate} bit/s, found {planes}", rate = rate.bps())]
     Planes {
         /// Rate of a NIC.
         rate: BitRate,
@@ -321,7 +321,7 @@ impl TopologyError {
         Some(match self {
             Self::Uplinks { uplinks, ports_down, rate_down, rate_up, .. } => {
                 let whole = uplinks.round().max(1.0);
-                let ratio = f64::from(*ports_down) * rate_down.0 as f64 / (whole * rate_up.0 as f64);
+                let ratio = f64::from(*ports_down) * rate_down.bps() as f64 / (whole * rate_up.bps() as f64);
                 format!("an oversubscription of {ratio} gives {whole} uplinks")
             }
             Self::TopOversubscription { .. } => {
@@ -368,7 +368,7 @@ impl TopologyError {
             Self::Oversize { path, fit, .. } => format!("`{path}: {fit}` is the largest that fits"),
             Self::Graph(error) => return error.hint(),
             Self::Planes { rate, planes } => {
-                let divides = |planes: &u32| rate.0.is_multiple_of(u64::from(*planes));
+                let divides = |planes: &u32| rate.bps().is_multiple_of(u64::from(*planes));
                 let below = (1..*planes).rev().find(divides);
                 let above = (*planes..planes.saturating_mul(2)).find(divides);
                 match (below, above) {
@@ -395,5 +395,5 @@ fn article(noun: &str) -> &'static str {
 }
 
 fn gbps(rate: BitRate) -> String {
-    format!("{} Gbps", rate.0 as f64 / 1e9)
+    format!("{} Gbps", rate.bps() as f64 / 1e9)
 }

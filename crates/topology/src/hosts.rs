@@ -41,7 +41,7 @@ impl Hosts {
                 return Err(TopologyError::Zero { path: path.to_owned() });
             }
         }
-        if size > 1 && scale_up.rate.0 == 0 {
+        if size > 1 && scale_up.rate.bps() == 0 {
             return Err(TopologyError::Zero { path: "host.scale_up.rate".to_owned() });
         }
         if nics % gpus != 0 && gpus % nics != 0 {

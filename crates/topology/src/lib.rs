@@ -19,6 +19,7 @@
 
 #![warn(unreachable_pub)]
 
+mod any_shape;
 mod bcube;
 mod check;
 mod choose;

@@ -1,4 +1,4 @@
-//! What every shape answers, and the branch that tells shapes apart.
+//! What every shape answers. [`any_shape`](crate::any_shape) is the branch that tells shapes apart.
 //!
 //! A [`Shape`] knows the switches of a fabric, their ports and the cables between them, and the ports of one switch that
 //! lie on a shortest legal path to another. It knows neither hosts' insides (`hosts`) nor the links between NICs and
@@ -18,17 +18,10 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{BitRate, Span};
 
-use crate::bcube::BCube;
 use crate::choose::choose_hashed;
-use crate::clos::Clos;
-use crate::dragonfly::{Dragonfly, DragonflyPlus};
 use crate::faults::Dead;
-use crate::hamming::HammingMesh;
 use crate::link::{LinkTier, PathClass};
-use crate::mesh::FullMesh;
 use crate::port::PortSet;
-use crate::regions::Regions;
-use crate::torus::Torus;
 
 /// A cable between two ports, or between a switch and a NIC; both directions alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -200,38 +193,3 @@ pub(crate) trait Shape {
         slowest * u64::from(self.diameter())
     }
 }
-
-/// The shapes. They are told apart by a branch, not by a table of functions, so that a hop is inlined.
-#[derive(Clone, Debug)]
-pub(crate) enum AnyShape {
-    Clos(Clos),
-    Torus(Torus),
-    Dragonfly(Dragonfly),
-    DragonflyPlus(DragonflyPlus),
-    Graph(Box<crate::graph::Graph>),
-    BCube(BCube),
-    HammingMesh(HammingMesh),
-    FullMesh(FullMesh),
-    Regions(Regions),
-}
-
-/// Evaluates an expression for the shape that there is.
-macro_rules! each {
-    ($any:expr, $shape:ident => $body:expr) => {
-        match $any {
-            $crate::shape::AnyShape::Clos($shape) => $body,
-            $crate::shape::AnyShape::Torus($shape) => $body,
-            $crate::shape::AnyShape::Dragonfly($shape) => $body,
-            $crate::shape::AnyShape::DragonflyPlus($shape) => $body,
-            $crate::shape::AnyShape::Graph($shape) => {
-                let $shape = &**$shape;
-                $body
-            }
-            $crate::shape::AnyShape::BCube($shape) => $body,
-            $crate::shape::AnyShape::HammingMesh($shape) => $body,
-            $crate::shape::AnyShape::FullMesh($shape) => $body,
-            $crate::shape::AnyShape::Regions($shape) => $body,
-        }
-    };
-}
-pub(crate) use each;

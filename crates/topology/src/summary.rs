@@ -90,7 +90,7 @@ pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> Topology
                 ports: 0,
                 down: 0,
                 up: 0,
-                rate_down: BitRate(0),
+                rate_down: BitRate::ZERO,
                 rate_up: None,
             });
         }

@@ -137,7 +137,7 @@ mod tests {
         let tiers = [4, 8, 8].map(|ports| Tier::new(ports, rate)).to_vec();
         let mut spec = ClosSpec::new(40, host, tiers);
         spec.planes = 2;
-        spec.tiers[0].rate = BitRate(2 * rate.0);
+        spec.tiers[0].rate = BitRate::from_bps(2 * rate.bps());
         let topology = Topology::new(&TopologySpec::Clos(spec)).expect("a valid spec");
         let tables = Tables::build(&topology);
         assert_eq!(tables.masks.len() as u64 * 8, Tables::bytes(&topology));

@@ -2,6 +2,7 @@
 
 use windtunnel_kernel::{EndpointId, NicId, Span};
 
+use crate::any_shape::{AnyShape, each};
 use crate::bcube::BCube;
 use crate::choose::choose_plane;
 use crate::clos::{Clos, SwitchRule};
@@ -16,7 +17,7 @@ use crate::link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};
 use crate::mesh::FullMesh;
 use crate::port::{Itinerary, Peer, PortSet, SwitchId, Target};
 use crate::regions::Regions;
-use crate::shape::{AnyShape, Cable, Coordinates, Far, Shape, Site, each};
+use crate::shape::{Cable, Coordinates, Far, Shape, Site};
 use crate::spec::TopologySpec;
 use crate::summary::{self, TopologySummary};
 use crate::torus::Torus;

@@ -27,7 +27,7 @@ impl Machine for Null {
         self.queue.push_back((ready + duration, rank, token));
     }
     fn send(&mut self, ready: Time, rank: RankId, token: Token, _: Outgoing) {
-        self.queue.push_back((ready + Span(1), rank, token));
+        self.queue.push_back((ready + Span::from_ps(1), rank, token));
     }
     fn post_receive(
         &mut self,
@@ -38,13 +38,13 @@ impl Machine for Null {
         _: Option<RankId>,
         _: Option<Tag>,
     ) {
-        self.queue.push_back((ready + Span(1), rank, token));
+        self.queue.push_back((ready + Span::from_ps(1), rank, token));
     }
     fn join(&mut self, ready: Time, rank: RankId, token: Token, _: Join) {
-        self.queue.push_back((ready + Span(1), rank, token));
+        self.queue.push_back((ready + Span::from_ps(1), rank, token));
     }
     fn meet(&mut self, ready: Time, rank: RankId, token: Token, _: Meet) {
-        self.queue.push_back((ready + Span(1), rank, token));
+        self.queue.push_back((ready + Span::from_ps(1), rank, token));
     }
 }
 
@@ -54,14 +54,14 @@ fn chain(length: u32, communicates: bool) -> Program {
     let spec = CollectiveSpec {
         algorithm: Algorithm::Ring,
         form: Form::Coupled,
-        ..CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(1 << 20))
+        ..CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(1 << 20))
     };
     let (mut last, mut side) = (None, None);
     for number in 0..length {
         let op = if communicates && number % 4 == 3 {
             builder.collective(CommSlot(0), spec.clone(), Dimension::Tp, StreamId(1), 0)
         } else {
-            builder.calc(Span(1_000 + u64::from(number)), StreamId(0), 0)
+            builder.calc(Span::from_ps(1_000 + u64::from(number)), StreamId(0), 0)
         };
         if let Some(last) = last {
             builder.requires(op, last);
@@ -164,7 +164,7 @@ fn main() {
     let spec = |kind, algorithm, bytes| CollectiveSpec {
         algorithm,
         form: Form::Steps,
-        ..CollectiveSpec::new(kind, Bytes(bytes))
+        ..CollectiveSpec::new(kind, Bytes::new(bytes))
     };
     replay_chains("computations, 16,384 ranks x 2,500", 16_384, 2_500, false, 1);
     replay_chains("a quarter coupled collectives", 16_384, 2_500, true, 1);

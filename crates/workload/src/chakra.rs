@@ -56,7 +56,7 @@ fn text_attribute(name: &str, value: &str, into: &mut Vec<u8>) {
 
 /// Chakra's number of a collective, and its `comm_size` on a rank: of an all-gather the rank's own part.
 fn collective(spec: &CollectiveSpec, index: u32, members: u64) -> (u64, u64, Option<u32>) {
-    let whole = spec.bytes.0;
+    let whole = spec.bytes.get();
     match spec.kind {
         CollectiveKind::AllReduce => (0, whole, None),
         CollectiveKind::Reduce { root } => (1, whole, Some(root)),
@@ -107,11 +107,11 @@ fn rank_file(workload: &Workload, rank: RankId, names: &[String], out: &mut dyn 
         attribute("is_cpu_op", 27, 0, &mut attributes);
         let (kind, name, micros, stream) = match op.kind {
             OpKind::Calc { duration, stream } => {
-                (COMP, "compute", (duration.0 + 500_000) / 1_000_000, stream)
+                (COMP, "compute", (duration.ps() + 500_000) / 1_000_000, stream)
             }
             OpKind::Send { peer, bytes, tag, stream, .. } => {
                 let peer = workload.resolve(rank, peer);
-                attribute("comm_size", 9, bytes.0.max(1), &mut attributes);
+                attribute("comm_size", 9, bytes.get().max(1), &mut attributes);
                 attribute("comm_src", 9, u64::from(rank.0), &mut attributes);
                 attribute("comm_dst", 9, u64::from(peer.0), &mut attributes);
                 attribute("comm_tag", 9, tag.0, &mut attributes);

@@ -87,7 +87,7 @@ fn lower(
             u64::from(binding.communicator).wrapping_mul(0x9E37_79B9).wrapping_add(u64::from(sequence));
         let tag =
             |lane: u32| Tag(FIRST_TAG + (number.wrapping_mul(u64::from(MAX_LANES)) + u64::from(lane)) % TAGS);
-        let first = builder.push(OpKind::Calc { duration: Span(0), stream }, op.dimension, label);
+        let first = builder.push(OpKind::Calc { duration: Span::ZERO, stream }, op.dimension, label);
         let mut parts = Parts {
             builder: &mut builder,
             members,
@@ -100,7 +100,7 @@ fn lower(
             parts.lane(&plan, binding.index, lane, tag(lane), first);
         }
         let ends = parts.ends;
-        let last = builder.push(OpKind::Calc { duration: Span(0), stream }, op.dimension, label);
+        let last = builder.push(OpKind::Calc { duration: Span::ZERO, stream }, op.dimension, label);
         builder.requires(last, first);
         for part in ends {
             builder.requires(last, part);
@@ -150,12 +150,10 @@ impl Parts<'_> {
             for &(to, bytes) in &round.sends {
                 let peer = Peer::Rank(self.members[to as usize]);
                 let nic = NicId(0);
-                ops.push(
-                    self.push(
-                        OpKind::Send { peer, bytes: Bytes(bytes), tag, stream: self.stream, nic },
-                        &waits,
-                    ),
-                );
+                ops.push(self.push(
+                    OpKind::Send { peer, bytes: Bytes::new(bytes), tag, stream: self.stream, nic },
+                    &waits,
+                ));
             }
             let more = number + depth < rounds;
             if !more {
@@ -173,7 +171,7 @@ impl Parts<'_> {
                 so_far.extend_from_slice(before);
             }
             if more && so_far.len() > 3 {
-                let join = self.push(OpKind::Calc { duration: Span(0), stream: self.stream }, &so_far);
+                let join = self.push(OpKind::Calc { duration: Span::ZERO, stream: self.stream }, &so_far);
                 so_far = SmallVec::from_slice(&[join]);
             }
             done.push(so_far);
@@ -198,12 +196,12 @@ mod tests {
 
     fn workload(kind: CollectiveKind, n: u32, bytes: u64, algorithm: Algorithm) -> Workload {
         let mut builder = ProgramBuilder::new();
-        let mut spec = CollectiveSpec::new(kind, Bytes(bytes));
+        let mut spec = CollectiveSpec::new(kind, Bytes::new(bytes));
         spec.algorithm = algorithm;
         spec.outstanding = 2;
-        let before = builder.calc(Span(5), StreamId(0), 0);
+        let before = builder.calc(Span::from_ps(5), StreamId(0), 0);
         let op = builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(1), 0);
-        let after = builder.calc(Span(7), StreamId(0), 0);
+        let after = builder.calc(Span::from_ps(7), StreamId(0), 0);
         builder.requires(op, before);
         builder.requires(after, op);
         let mut workload = Workload { programs: vec![builder.finish().unwrap()], ..Workload::default() };
@@ -236,9 +234,9 @@ mod tests {
                     .programs
                     .iter()
                     .flat_map(|program| &program.ops)
-                    .filter_map(
-                        |op| if let OpKind::Send { bytes, .. } = op.kind { Some(bytes.0) } else { None },
-                    )
+                    .filter_map(|op| {
+                        if let OpKind::Send { bytes, .. } = op.kind { Some(bytes.get()) } else { None }
+                    })
                     .sum();
                 let plan = Plan::new(&whole.programs[0].specs[0], n).unwrap();
                 let mut expected = 0;

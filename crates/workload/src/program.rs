@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_cycle_is_named_in_order() {
         let mut builder = ProgramBuilder::new();
-        let ops: Vec<u32> = (0..4).map(|_| builder.calc(Span(1), StreamId(0), 0)).collect();
+        let ops: Vec<u32> = (0..4).map(|_| builder.calc(Span::from_ps(1), StreamId(0), 0)).collect();
         builder.requires(ops[1], ops[0]);
         builder.requires(ops[2], ops[1]);
         builder.requires(ops[3], ops[2]);

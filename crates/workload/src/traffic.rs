@@ -18,7 +18,7 @@ impl Workload {
         let of_program = |program: &crate::Program| -> Traffic {
             let sizes = program.ops.iter().filter_map(|op| match op.kind {
                 // Nothing counts as a byte.
-                OpKind::Send { bytes, .. } => Some(bytes.0.max(1)),
+                OpKind::Send { bytes, .. } => Some(bytes.get().max(1)),
                 _ => None,
             });
             sizes.map(|bytes| Traffic { messages: 1, bytes: bytes.into() }).sum()

@@ -17,7 +17,7 @@ pub const NIC: LogGops = LogGops {
     gap: Span::ZERO,
     gap_per_byte: 20_000,
     overhead_per_byte: 0,
-    eager_limit: Bytes(u64::MAX),
+    eager_limit: Bytes::MAX,
 };
 
 struct Nobody;

@@ -108,7 +108,7 @@ impl Paths {
 
     /// Something was lost: what has been under way for more than one and a half round trips.
     fn lost(&mut self, now: Time, out: Span) {
-        let patience = Span(self.rtt.0 * 3 / 2);
+        let patience = Span::from_ps(self.rtt.ps() * 3 / 2);
         for path in self.each.iter_mut().flatten() {
             let before = path.under_way.len();
             while path.under_way.pop_front_if(|sent| *sent + patience <= now).is_some() {}
@@ -168,7 +168,7 @@ impl Endpoint for PathHealth {
             }
             News::Acked(ack) => {
                 paths.rtt = ack.rtt;
-                paths.arrived(ack.plane, ack.path, Time(ack.now.0 - ack.rtt.0));
+                paths.arrived(ack.plane, ack.path, Time::from_ps(ack.now.ps() - ack.rtt.ps()));
             }
             News::Lost(loss) if self.out > Span::ZERO => paths.lost(loss.now, self.out),
             News::Lost(_) | News::Trimmed(_) | News::Replied(_) => {}

@@ -33,8 +33,8 @@ fn losing(losses: &[(LinkId, f64)]) -> PacketSettings {
         seed: 7,
         balancer: Balancer::Spray { paths: 16 },
         impairments: Impairments { losses: losses.iter().map(loss).collect(), ..Impairments::default() },
-        mtu: Bytes(4_160),
-        header: Bytes(64),
+        mtu: Bytes::new(4_160),
+        header: Bytes::new(64),
         ..PacketSettings::default()
     }
 }
@@ -71,15 +71,15 @@ fn run(
     bytes: u64,
 ) -> Seen {
     let mut engines =
-        Engines::new(topology.clone(), settings, endpoint, Span(u64::MAX)).expect("settings that work");
+        Engines::new(topology.clone(), settings, endpoint, Span::MAX).expect("settings that work");
     engines.keep_digest(&EventDigest::new());
     let mut done = Vec::new();
     for token in 0..messages {
-        let now = engines.run(Time(token), 0, &mut done);
+        let now = engines.run(Time::from_ps(token), 0, &mut done);
         let request = OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] };
         let pair = engines.open(now, &request);
         let last = done.last().map_or(now, |completion: &Completion| completion.at);
-        engines.send(now.max(last), pair, Bytes(bytes), token);
+        engines.send(now.max(last), pair, Bytes::new(bytes), token);
         while engines.next_time() != Time::NEVER {
             engines.run(Time::NEVER, u64::MAX, &mut done);
         }

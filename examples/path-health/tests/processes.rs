@@ -131,7 +131,7 @@ fn run<E: Endpoint>(
 ) -> impl PartialEq + use<E> {
     let settings = PacketSettings { parallel, ..settings.clone() };
     let mut engines =
-        Engines::new(two_leaves(), settings, endpoint.clone(), Span(u64::MAX)).expect("settings that work");
+        Engines::new(two_leaves(), settings, endpoint.clone(), Span::MAX).expect("settings that work");
     engines.keep_digest(&EventDigest::new());
     let mut sent = 0_u64;
     for host in 0..2 * HOSTS {
@@ -142,7 +142,7 @@ fn run<E: Endpoint>(
                 let request = OpenRequest { from: host, to, entropy, keep: false, route: [&[], &[]] };
                 let pair = engines.open(Time::ZERO, &request);
                 engines.classify(pair, class);
-                engines.send(Time(u64::from(host) * 300_000), pair, Bytes(150_000), sent);
+                engines.send(Time::from_ps(u64::from(host) * 300_000), pair, Bytes::new(150_000), sent);
                 sent += 1;
             }
         }
@@ -153,7 +153,7 @@ fn run<E: Endpoint>(
         engines.take_samples(&mut samples);
     }
     assert_eq!((done.len(), engines.packets_live()), (sent as usize, 0), "{:?}", engines.totals());
-    engines.catch_up(Time(1_000_000_000));
+    engines.catch_up(Time::from_ps(1_000_000_000));
     let digest = engines.digest().expect("one is kept").value();
     (done, engines.totals(), samples, engines.port_reports(), digest)
 }
@@ -172,8 +172,8 @@ fn processes_change_nothing() {
     let up = topology.out_link(SwitchId(0), HOSTS + 2).expect("a cable up");
     let loss = GilbertElliott::independent(Share::Packets(0.3));
     let change = |ns: u64, state| PartChange {
-        at: Time(ns * 1_000),
-        known: Time((ns + 4_000) * 1_000),
+        at: Time::from_ps(ns * 1_000),
+        known: Time::from_ps((ns + 4_000) * 1_000),
         part: FabricPart::Cable(topology.nic_link(1, 1)),
         state,
     };
@@ -181,8 +181,8 @@ fn processes_change_nothing() {
         seed: 7,
         balancer: Balancer::Spray { paths: 16 },
         sample_every: Some(Span::from_ns(900)),
-        mtu: Bytes(4_160),
-        header: Bytes(64),
+        mtu: Bytes::new(4_160),
+        header: Bytes::new(64),
         ..PacketSettings::default()
     };
     let with = |impairments| PacketSettings { impairments, ..plain.clone() };
@@ -194,10 +194,10 @@ fn processes_change_nothing() {
         classes: vec![0, 1],
         pfc: Some(PfcSettings {
             xoff: Xoff::Dynamic(0.05),
-            xon: Xon::Below(Bytes(4_160)),
+            xon: Xon::Below(Bytes::new(4_160)),
             ..PfcSettings::default()
         }),
-        buffers: vec![BufferSettings { size: Bytes(900_000), alpha: 1.0, reserve: Bytes(0) }],
+        buffers: vec![BufferSettings { size: Bytes::new(900_000), alpha: 1.0, reserve: Bytes::ZERO }],
         ..plain.clone()
     };
     for (what, settings) in [

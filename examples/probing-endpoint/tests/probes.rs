@@ -33,8 +33,8 @@ fn link(topology: &Topology, name: &str) -> LinkId {
 fn settings() -> PacketSettings {
     PacketSettings {
         seed: 5,
-        mtu: Bytes(4_160),
-        header: Bytes(64),
+        mtu: Bytes::new(4_160),
+        header: Bytes::new(64),
         balancer: Balancer::Spray { paths: 64 },
         ..PacketSettings::default()
     }
@@ -48,13 +48,12 @@ fn run<T: Transport>(
     transport: T,
     sent: &[Sent],
 ) -> (Vec<Completion>, Counters, u128) {
-    let mut engines =
-        Engines::new(two_leaves(), settings, transport, Span(u64::MAX)).expect("settings that work");
+    let mut engines = Engines::new(two_leaves(), settings, transport, Span::MAX).expect("settings that work");
     engines.keep_digest(&EventDigest::new());
     for (token, &(start, from, to, bytes)) in (0..).zip(sent) {
         let request = OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] };
         let pair = engines.open(Time::ZERO, &request);
-        engines.send(Time(start * 1_000), pair, Bytes(bytes), token);
+        engines.send(Time::from_ps(start * 1_000), pair, Bytes::new(bytes), token);
     }
     let mut done = Vec::new();
     while engines.next_time() != Time::NEVER {
@@ -83,7 +82,7 @@ fn an_idle_path_costs_one_round_trip_of_a_probe() {
     assert_eq!(none.probes, 0);
     assert_eq!(totals.probes, 2 * 8, "8 probes and their answers");
     assert_eq!((totals.data_packets, totals.retransmissions), (none.data_packets, 0));
-    let more = probed[0].at.since(blind[0].at).0;
+    let more = probed[0].at.since(blind[0].at).ps();
     // Four cables of 500 ns each way, and four times 64 B at 400 Gbps there and back.
     let probe = 8 * 500_000 + 8 * 64 * 20;
     assert!((probe..probe + 8 * 64 * 20).contains(&more), "{more} ps more, a probe takes {probe}");
@@ -132,11 +131,11 @@ fn lost_probes_do_not_hold_a_message_for_ever() {
     assert!(totals.drops > 0 && totals.probes > 0);
     // Where every probe is lost, packets go out blindly after the last round, and time-outs follow those.
     let mut engines =
-        Engines::new(two_leaves(), losses(1.0), Probing::default(), Span(u64::MAX)).expect("settings");
+        Engines::new(two_leaves(), losses(1.0), Probing::default(), Span::MAX).expect("settings");
     let request = OpenRequest { from: 0, to: HOSTS, entropy: 0, keep: false, route: [&[], &[]] };
     let pair = engines.open(Time::ZERO, &request);
-    engines.send(Time::ZERO, pair, Bytes(8_192), 0);
-    engines.run(Time(200_000_000), u64::MAX, &mut Vec::new());
+    engines.send(Time::ZERO, pair, Bytes::new(8_192), 0);
+    engines.run(Time::from_ps(200_000_000), u64::MAX, &mut Vec::new());
     let totals = engines.totals();
     assert!(totals.probes >= 3 * 8 && totals.drops > totals.probes, "{totals:?}");
     assert!(!engines.has_lost_for_good());
@@ -170,7 +169,7 @@ impl SwitchStage for Virtual {
 
     fn enqueue(&self, free: &mut Time, port: &StagePort, packet: &StagePacket) -> StageVerdict {
         let Some(own) = packet.own else { return StageVerdict::Keep };
-        let burst = port.rate.serialise(Bytes(65_536));
+        let burst = port.rate.serialise(Bytes::new(65_536));
         if *free > port.now + burst {
             return StageVerdict::Drop;
         }

@@ -1,6 +1,7 @@
-"""The tree of commands, each imported when it is called, and the one place where errors become messages.
+"""The commands, each imported when it is called, and the one place where errors become messages.
 
-Only Typer is imported here: `windtunnel --help` must answer at once.
+Calls that are plain are read by `declare`; all others, and requests for help, by Typer (`tree`), which takes longer to
+start than many a run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import re
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperGroup
+from windtunnel.cli import declare
+from windtunnel.interrupts import watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from windtunnel.cli.declare import Call, Commands
 
 COMMANDS = {
     "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
@@ -42,69 +45,38 @@ COMMANDS = {
     "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),
     "doctor": ("windtunnel.cli.doctor", "Say what is installed and what each part is for"),
 }
-"""Command → its module (whose `app` is a Typer application) and its line in the help."""
+"""Command → its module (whose `app` is what it declares) and its line in the help."""
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
 
 
-class LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
-        """Names in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        """Imports the command, or fails with the nearest name."""
-        if cmd_name not in COMMANDS:
-            from windtunnel.engine import nearest
-
-            near = nearest(cmd_name, list(COMMANDS))
-            hint = f"did you mean `{near}`?" if near else "`windtunnel --help` lists the commands"
-            ctx.fail(f"no such command: `{cmd_name}`\n\nhint: {hint}")
-        return typer.main.get_command(import_module(COMMANDS[cmd_name][0]).app)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
-        """Writes the list of commands from the table, without importing one."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+def commands_of(name: str) -> Commands:
+    """The command or group of this name, imported."""
+    found: Commands = import_module(COMMANDS[name][0]).app
+    return found
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from windtunnel.version import __version__
-
-        typer.echo(f"windtunnel {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def windtunnel(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """A wind tunnel for AI clusters: how long a training step takes on a fabric, and what it waits for."""
+def plain_call(arguments: Sequence[str]) -> Call | None:
+    """What `arguments` call, None if that takes Typer to find out."""
+    if not arguments or arguments[0] not in COMMANDS or "_WINDTUNNEL_COMPLETE" in os.environ:
+        return None
+    return commands_of(arguments[0]).quick(arguments[1:])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status; whatever goes wrong is one message on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
-    except typer.TyperException as error:
-        return _complain(_usage_message(error), error.exit_code)
-    except (KeyboardInterrupt, typer.Abort) as error:
-        return _complain("interrupted", 128 + getattr(error, "number", INTERRUPTED - 128))
+        with watched():
+            call = plain_call(arguments)
+            if call is not None:
+                status = declare.invoke(*call)
+            else:
+                from windtunnel.cli.tree import app
+
+                status = app(args=arguments, prog_name="windtunnel", standalone_mode=False)
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except SystemExit as error:
         # Typer's way of saying that nobody reads on.
         if isinstance(error.__context__, OSError) and error.__context__.errno == errno.EPIPE:
@@ -114,15 +86,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain_of_import(error)
     except OSError as error:
         return _complain_of_system(error)
-    except (ValueError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001
+        return _complain_of(error)
+    return status if isinstance(status, int) else DONE
+
+
+def _interrupted(error: BaseException) -> int:
+    return _complain("interrupted", 128 + getattr(error, "number", INTERRUPTED - 128))
+
+
+def _complain_of(error: Exception) -> int:
+    """Of what Typer and the engine raise; the rest is a defect, which is raised."""
+    typer: Any = sys.modules.get("typer")
+    if typer is not None and isinstance(error, typer.TyperException):
+        return _complain(_usage_message(error), error.exit_code)
+    if typer is not None and isinstance(error, typer.Abort):
+        return _interrupted(error)
+    if isinstance(error, ValueError | RuntimeError):
         from windtunnel.engine import InputError, RunError
 
         if isinstance(error, InputError):
             return _complain(str(error), BAD_INPUT)
         if isinstance(error, RunError):
             return _complain(str(error), FAILED)
-        raise
-    return status if isinstance(status, int) else DONE
+    raise error
 
 
 def _complain_of_import(error: ImportError) -> int:
@@ -157,7 +144,7 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
-def _usage_message(error: typer.TyperException) -> str:
+def _usage_message(error: Any) -> str:  # noqa: ANN401
     """Typer's message in the house's grammar: lower-case start, no full stop, literals in backticks, hint apart."""
     option = getattr(error, "option_name", None)
     possibilities = getattr(error, "possibilities", None)

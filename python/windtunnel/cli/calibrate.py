@@ -7,19 +7,19 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
 from windtunnel.cli import calibrate_loop
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel.calibrate.training import Outcome
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-app.registered_commands += calibrate_loop.app.registered_commands
+app = Commands(no_args_is_help=True)
+app.commands += calibrate_loop.app.commands
 
 
 @app.callback()
@@ -30,10 +30,10 @@ def calibrate() -> None:
 @app.command()
 def collectives(
     systems: Annotated[
-        list[str] | None, typer.Argument(metavar="SYSTEM…", help="Systems; all with rows if left out.")
+        list[str] | None, Argument(metavar="SYSTEM…", help="Systems; all with rows if left out.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit the constants of NCCL's model and of MPI's algorithms.
 
@@ -92,8 +92,8 @@ def collectives(
 
 @app.command()
 def dispatchers(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit the constants of what takes tokens to experts (DeepEP), on all GPUs and without each in turn."""
     from windtunnel.calibrate import dispatchers as fitting
@@ -109,11 +109,11 @@ def dispatchers(
 
 @app.command()
 def kernels(
-    gpu: Annotated[str, typer.Argument(metavar="GPU", help="Sheet of `data/gpus`, or a path.")],
+    gpu: Annotated[str, Argument(metavar="GPU", help="Sheet of `data/gpus`, or a path.")],
     profiles: Annotated[
-        list[Path], typer.Argument(metavar="PROFILE…", help="Kernel profiles, or Vidur's tables of a layer.")
+        list[Path], Argument(metavar="PROFILE…", help="Kernel profiles, or Vidur's tables of a layer.")
     ],
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit a GPU's curve of matrix products, its share of memory bandwidth and its launch on measured kernels.
 
@@ -164,12 +164,12 @@ def kernels(
 
 @app.command()
 def loggops(
-    measured: Annotated[Path, typer.Argument(metavar="PINGPONG.CSV", help="What `mpirun -n 2 loggops` printed.")],
+    measured: Annotated[Path, Argument(metavar="PINGPONG.CSV", help="What `mpirun -n 2 loggops` printed.")],
     target: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Piece of a scenario to write; printed if left out.")
+        Path | None, Option("-o", "--out", help="Piece of a scenario to write; printed if left out.")
     ] = None,
-    statistic: Annotated[str, typer.Option("--by", help="min or median of the round trips of a size.")] = "min",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    statistic: Annotated[str, Option("--by", help="min or median of the round trips of a size.")] = "min",
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Fit LogGOPS (L, o, g, G, O, S) on ping-pongs of two MPI ranks, as Netgauge does."""
     from windtunnel.calibrate import loggops as fitting
@@ -202,13 +202,11 @@ def loggops(
 
 @app.command()
 def training(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems`.")],
-    constant: Annotated[str, typer.Argument(metavar="CONSTANT", help="`compute_share`, `dispatch` or `straggle`.")],
-    rows: Annotated[
-        list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")
-    ],
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    system: Annotated[str, Argument(metavar="SYSTEM", help="A system of `data/systems`.")],
+    constant: Annotated[str, Argument(metavar="CONSTANT", help="`compute_share`, `dispatch` or `straggle`.")],
+    rows: Annotated[list[str], Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")],
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit a constant on measured iterations: the share of compute rates sustained, or the host's time a launch."""
     from windtunnel.calibrate import training as fitting
@@ -224,12 +222,10 @@ def training(
 
 @app.command()
 def sustained(
-    gpu: Annotated[str, typer.Argument(metavar="GPU", help="A GPU of `data/gpus`.")],
-    rows: Annotated[
-        list[str], typer.Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")
-    ],
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    gpu: Annotated[str, Argument(metavar="GPU", help="A GPU of `data/gpus`.")],
+    rows: Annotated[list[str], Argument(metavar="ROW…", help="Rows of the board by id; `*` stands for any text.")],
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit the share of its kernels' rates that a GPU sustains in training, over all systems that have it."""
     from windtunnel.calibrate import training as fitting
@@ -244,9 +240,9 @@ def sustained(
 
 @app.command()
 def hosts(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A system of `data/systems` with recorded reads.")],
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is found and write nothing.")] = False,
+    system: Annotated[str, Argument(metavar="SYSTEM", help="A system of `data/systems` with recorded reads.")],
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Say what is found and write nothing.")] = False,
 ) -> int:
     """Fit what a server of reads adds: its latency, what it prepares, and what stands in front of its link."""
     from windtunnel.calibrate import hosts as fitting

@@ -6,35 +6,35 @@ import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
-app = typer.Typer()
+app = Commands()
 
 STORE = Path("calibration")
-StoreOption = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of measurements, sets and alarms.")]
+StoreOption = Annotated[Path, Option("--store", metavar="DIR", help="Folder of measurements, sets and alarms.")]
 
 
 @app.command()
 def network(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario that stands for the measurements.")],
+    scenario: Annotated[Path, Argument(metavar="SCENARIO", help="Scenario that stands for the measurements.")],
     table: Annotated[
         Path,
-        typer.Argument(metavar="TABLE", help="CSV: a column for each key that varies, `measured`, perhaps `group`."),
+        Argument(metavar="TABLE", help="CSV: a column for each key that varies, `measured`, perhaps `group`."),
     ],
     constants: Annotated[
         list[str],
-        typer.Option("--constant", metavar="KEY=FROM..TO UNIT", help="A key to fit and its bounds. Repeatable."),
+        Option("--constant", metavar="KEY=FROM..TO UNIT", help="A key to fit and its bounds. Repeatable."),
     ],
-    metric: Annotated[str, typer.Option(metavar="PATH", help="Figure of the summary that was measured.")] = (
+    metric: Annotated[str, Option(metavar="PATH", help="Figure of the summary that was measured.")] = (
         "jobs[0].iteration_time_s.mean"
     ),
-    method: Annotated[str, typer.Option(help="`least-squares`, `hill`, `cma` or `bayes`.")] = "least-squares",
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    method: Annotated[str, Option(help="`least-squares`, `hill`, `cma` or `bayes`.")] = "least-squares",
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
 ) -> int:
     """Fit keys of a scenario on measurements, by runs that are kept: of a network, a host, anything that has a key.
 
@@ -55,19 +55,15 @@ def network(
 
 @app.command()
 def watch(
-    place: Annotated[
-        str, typer.Argument(metavar="DIR|URL", help="Where measurements come in: a folder, a file, a URL.")
-    ],
-    system: Annotated[str, typer.Option(metavar="NAME", help="A system of `data/systems`, or the path of one.")],
+    place: Annotated[str, Argument(metavar="DIR|URL", help="Where measurements come in: a folder, a file, a URL.")],
+    system: Annotated[str, Option(metavar="NAME", help="A system of `data/systems`, or the path of one.")],
     store: StoreOption = STORE,
     scenarios: Annotated[
         list[str] | None,
-        typer.Option(
-            "--scenario", metavar="JOB=FILE", help="The scenario of a job whose iterations come in. Repeatable."
-        ),
+        Option("--scenario", metavar="JOB=FILE", help="The scenario of a job whose iterations come in. Repeatable."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Take what is there, say it, and end.")] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look.")] = 60.0,
+    once: Annotated[bool, Option("--once", help="Take what is there, say it, and end.")] = False,
+    every: Annotated[float, Option(metavar="SECONDS", min=0.1, help="How often to look.")] = 60.0,
 ) -> int:
     """Predict measurements as they come in, and say which constant has moved; proposes sets and adopts none.
 
@@ -122,11 +118,9 @@ def _system(name: str) -> Any:  # noqa: ANN401
 @app.command(name="all")
 def everything(
     store: StoreOption = STORE,
-    method: Annotated[
-        str, typer.Option(help="`least-squares`, `hill` (equation 3), `cma` or `bayes`.")
-    ] = "least-squares",
+    method: Annotated[str, Option(help="`least-squares`, `hill` (equation 3), `cma` or `bayes`.")] = "least-squares",
     penalty: Annotated[
-        float, typer.Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
+        float, Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
     ] = 0.0,
 ) -> int:
     """Fit every constant that the measurements of a store determine, and propose the set; says what they cannot tell.
@@ -180,11 +174,11 @@ def sets(store: StoreOption = STORE) -> int:
 
 @app.command()
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A set, by its name or the beginning of it.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    first: Annotated[str, Argument(metavar="A", help="A set, by its name or the beginning of it.")],
+    second: Annotated[str, Argument(metavar="B", help="Another.")],
     store: StoreOption = STORE,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of measured tables.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of measured tables.")] = None,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Say which constants differ between two sets, and how far each is off: the latest measurements, and the board."""
     from windtunnel.calibrate.loop.board import board_errors
@@ -231,7 +225,7 @@ def _figure(value: float | None) -> str:
 
 @app.command()
 def adopt(
-    name: Annotated[str, typer.Argument(metavar="SET", help="A set, by its name or the beginning of it, or `latest`.")],
+    name: Annotated[str, Argument(metavar="SET", help="A set, by its name or the beginning of it, or `latest`.")],
     store: StoreOption = STORE,
 ) -> int:
     """Predict by a set from now on, and write the system's file with it, which scenarios name."""

@@ -5,34 +5,32 @@ from __future__ import annotations
 import json as json_
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def collective(
     operation: Annotated[
         str,
-        typer.Argument(
-            metavar="OP", help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall or sendrecv."
-        ),
+        Argument(metavar="OP", help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall or sendrecv."),
     ],
-    system: Annotated[str | None, typer.Option(metavar="NAME", help="A system of data/systems.")] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="A sheet of data/gpus, in place of a system.")] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ranks, one a GPU; those of one host.")] = None,
-    nic: Annotated[str | None, typer.Option(metavar="NAME", help="A sheet of data/nics, with --gpu.")] = None,
-    per_host: Annotated[int | None, typer.Option(metavar="N", min=1, help="GPUs of a host that take part.")] = None,
-    least: Annotated[str, typer.Option("--from", metavar="SIZE", help="The smallest size.")] = "8 B",
-    most: Annotated[str, typer.Option("--to", metavar="SIZE", help="The largest size.")] = "16 GiB",
-    factor: Annotated[int, typer.Option(min=2, help="By what sizes grow.")] = 2,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="NCCL's environment. Repeatable.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    system: Annotated[str | None, Option(metavar="NAME", help="A system of data/systems.")] = None,
+    gpu: Annotated[str | None, Option(metavar="NAME", help="A sheet of data/gpus, in place of a system.")] = None,
+    gpus: Annotated[int | None, Option(metavar="N", min=1, help="Ranks, one a GPU; those of one host.")] = None,
+    nic: Annotated[str | None, Option(metavar="NAME", help="A sheet of data/nics, with --gpu.")] = None,
+    per_host: Annotated[int | None, Option(metavar="N", min=1, help="GPUs of a host that take part.")] = None,
+    least: Annotated[str, Option("--from", metavar="SIZE", help="The smallest size.")] = "8 B",
+    most: Annotated[str, Option("--to", metavar="SIZE", help="The largest size.")] = "16 GiB",
+    factor: Annotated[int, Option(min=2, help="By what sizes grow.")] = 2,
+    env: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="NCCL's environment. Repeatable.")] = None,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Print what nccl-tests would: size, time, bandwidths, algorithm and protocol of a collective on a machine."""
     from windtunnel import collective as asked

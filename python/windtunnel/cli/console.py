@@ -32,6 +32,11 @@ def talk() -> Console:
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PLAIN_WIDTH)
 
 
+def say(text: str) -> None:
+    """A sentence on standard error, as it is."""
+    talk().print(text, markup=False, soft_wrap=True)
+
+
 def print_json(text: str) -> None:
     """JSON text as it is, with one line break at its end."""
     sys.stdout.write(text.rstrip("\n") + "\n")

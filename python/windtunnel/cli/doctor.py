@@ -7,9 +7,9 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
-import typer
+from windtunnel.cli.declare import Commands, Option
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 NEEDED = ("numpy", "polars", "matplotlib", "rich", "typer", "ruamel.yaml")
 
@@ -24,7 +24,7 @@ OPTIONAL = (
 
 @app.command()
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Say what is installed, which optional parts are present, and what each is for."""
     from windtunnel.cli.app import DONE, FAILED

@@ -7,19 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError, nearest
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def example(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; all are listed if left out.")] = None,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where it goes, with the files that it names.")] = Path(),
-    show: Annotated[bool, typer.Option("--print", help="Print the file and write nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON and nothing else.")] = False,
+    name: Annotated[str | None, Argument(metavar="NAME", help="Which; all are listed if left out.")] = None,
+    out: Annotated[Path, Option(metavar="FOLDER", help="Where it goes, with the files that it names.")] = Path(),
+    show: Annotated[bool, Option("--print", help="Print the file and write nothing.")] = False,
+    json: Annotated[bool, Option("--json", help="Print the list as JSON and nothing else.")] = False,
 ) -> None:
     """List the examples that come with Windtunnel, or write one of them into a folder."""
     from windtunnel import shipped

@@ -6,12 +6,12 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.study_options import FreshOption, MemoryOption, WorkersOption, limits_of
 from windtunnel.engine import InputError
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from windtunnel.experiments import Outcome
     from windtunnel.studies.runner import Limits
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.callback()
@@ -49,16 +49,16 @@ def list_experiments(json: Json = False) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str | None, typer.Argument(help="Name of an experiment, or its folder.", metavar="NAME")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All experiments, and one page that sums them up.")] = False,
+    name: Annotated[str | None, Argument(help="Name of an experiment, or its folder.", metavar="NAME")] = None,
+    every: Annotated[bool, Option("--all", help="All experiments, and one page that sums them up.")] = False,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the figure (default: runs/experiments/NAME; with --all of all)."),
+        Option("--out", help="Folder of the figure (default: runs/experiments/NAME; with --all of all)."),
     ] = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     json: Json = False,
 ) -> int:
     """Run NAME, print every claim with what was expected and observed, and draw the figure; exit 1 if one fails."""
@@ -95,14 +95,14 @@ def run(
 
 @app.command()
 def report(
-    names: Annotated[list[str], typer.Argument(help="Names of experiments, or their folders.", metavar="NAME...")],
-    target: Annotated[Path, typer.Option("--out", help="The page.")],
-    title: Annotated[str, typer.Option(help="Its title.")] = "Claims",
-    intro: Annotated[str, typer.Option(help="What it begins with.")] = "",
+    names: Annotated[list[str], Argument(help="Names of experiments, or their folders.", metavar="NAME...")],
+    target: Annotated[Path, Option("--out", help="The page.")],
+    title: Annotated[str, Option(help="Its title.")] = "Claims",
+    intro: Annotated[str, Option(help="What it begins with.")] = "",
     fresh: FreshOption = False,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
 ) -> int:
     """Run several experiments, and write claim by claim what holds into a Markdown page."""
     from windtunnel.cli.study_progress import study_progress

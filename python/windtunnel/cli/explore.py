@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
+from windtunnel.cli.declare import Argument, Commands, Option
+from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -20,65 +21,65 @@ if TYPE_CHECKING:
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def explore(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Which job (default: the first).")] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs (default: those of its layout, else all).")] = None,
-    tp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Tensor-parallel degrees.")] = None,
-    cp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
-    ep: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
-    pp: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Pipeline stages.")] = None,
-    zero: Annotated[str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1, 3, own).")] = None,
+    scenario: Annotated[Path, Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
+    job: Annotated[str | None, Option(metavar="NAME", help="Which job (default: the first).")] = None,
+    gpus: Annotated[int | None, Option(min=1, help="GPUs (default: those of its layout, else all).")] = None,
+    tp: Annotated[str | None, Option(metavar="NUMBERS", help="Tensor-parallel degrees.")] = None,
+    cp: Annotated[str | None, Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
+    ep: Annotated[str | None, Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
+    pp: Annotated[str | None, Option(metavar="NUMBERS", help="Pipeline stages.")] = None,
+    zero: Annotated[str | None, Option(metavar="NUMBERS", help="ZeRO stages (default: 1, 3, own).")] = None,
     replicate: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Replicas of shards, HSDP (default: 1, one a building).")
+        str | None, Option(metavar="NUMBERS", help="Replicas of shards, HSDP (default: 1, one a building).")
     ] = None,
     order: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="pp-out, dp-out (default: both over several buildings).")
+        str | None, Option(metavar="NAMES", help="pp-out, dp-out (default: both over several buildings).")
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved,zb-h1,dorapp,zbv).")
+        str | None, Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved,zb-h1,dorapp,zbv).")
     ] = None,
-    chunks: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Chunks of a rank (default: to 8).")] = None,
+    chunks: Annotated[str | None, Option(metavar="NUMBERS", help="Chunks of a rank (default: to 8).")] = None,
     run_length: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Run lengths (default: pp, twice that, all; 0: pp).")
+        str | None, Option(metavar="NUMBERS", help="Run lengths (default: pp, twice that, all; 0: pp).")
     ] = None,
-    micro_batch: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
-    recompute: Annotated[str | None, typer.Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
-    context_least: Annotated[int, typer.Option(min=1, help="Tokens of a context-parallel rank at least.")] = 2048,
-    divisors: Annotated[bool, typer.Option("--divisors", help="All divisors, not powers of two alone.")] = False,
-    uneven: Annotated[bool, typer.Option("--uneven", help="Try stages with different numbers of layers.")] = False,
-    keep: Annotated[int, typer.Option(min=1, help="Best layouts whose layers are moved (--uneven).")] = 1000,
-    perturb: Annotated[int, typer.Option(min=1, help="Ways in which the layers of each are moved.")] = 100,
-    ratio: Annotated[float, typer.Option(min=1.0, help="Longest stage over the shortest at most.")] = 3.0,
-    budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
-    objective: Annotated[str, typer.Option(help="time, or memory: rank by it; the front of both is told.")] = "time",
-    top: Annotated[int, typer.Option(min=1, help="Layouts that are shown.")] = 10,
-    prove: Annotated[int, typer.Option(min=0, help="Best layouts that are simulated as flows.")] = 5,
-    packet: Annotated[int, typer.Option(min=0, help="Of these, as many packet by packet.")] = 0,
+    micro_batch: Annotated[str | None, Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
+    recompute: Annotated[str | None, Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
+    context_least: Annotated[int, Option(min=1, help="Tokens of a context-parallel rank at least.")] = 2048,
+    divisors: Annotated[bool, Option("--divisors", help="All divisors, not powers of two alone.")] = False,
+    uneven: Annotated[bool, Option("--uneven", help="Try stages with different numbers of layers.")] = False,
+    keep: Annotated[int, Option(min=1, help="Best layouts whose layers are moved (--uneven).")] = 1000,
+    perturb: Annotated[int, Option(min=1, help="Ways in which the layers of each are moved.")] = 100,
+    ratio: Annotated[float, Option(min=1.0, help="Longest stage over the shortest at most.")] = 3.0,
+    budget: Annotated[str | None, Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
+    objective: Annotated[str, Option(help="time, or memory: rank by it; the front of both is told.")] = "time",
+    top: Annotated[int, Option(min=1, help="Layouts that are shown.")] = 10,
+    prove: Annotated[int, Option(min=0, help="Best layouts that are simulated as flows.")] = 5,
+    packet: Annotated[int, Option(min=0, help="Of these, as many packet by packet.")] = 0,
     load_balancer: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Load balancers to try packet by packet.")
+        str | None, Option(metavar="NAMES", help="Load balancers to try packet by packet.")
     ] = None,
-    queue_pairs: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Queue pairs to try likewise.")] = None,
-    transport: Annotated[str | None, typer.Option(metavar="NAMES", help="Transports to try likewise.")] = None,
-    fabric: Annotated[str, typer.Option(help="`real`, or `ideal`, where NICs alone are shared.")] = "real",
-    seed: Annotated[int, typer.Option(help="Of the layers that are moved.")] = 1,
+    queue_pairs: Annotated[str | None, Option(metavar="NUMBERS", help="Queue pairs to try likewise.")] = None,
+    transport: Annotated[str | None, Option(metavar="NAMES", help="Transports to try likewise.")] = None,
+    fabric: Annotated[str, Option(help="`real`, or `ideal`, where NICs alone are shared.")] = "real",
+    seed: Annotated[int, Option(help="Of the layers that are moved.")] = 1,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
+        list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew.")] = False,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page (HTML).")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the winner as a scenario (YAML).")] = None,
+    workers: Annotated[int | None, Option(min=1, help="Processes at most (default: as many as cores).")] = None,
+    time_limit: Annotated[float | None, Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
+    page: Annotated[Path | None, Option(metavar="FILE", help="Write the page (HTML).")] = None,
+    save: Annotated[Path | None, Option(metavar="FILE", help="Write the winner as a scenario (YAML).")] = None,
     settings: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print its settings: megatron, torchtitan, nanotron or nemo.")
+        str | None, Option(metavar="NAME", help="Print its settings: megatron, torchtitan, nanotron or nemo.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print the outcome as JSON and nothing else.")] = False,
 ) -> int:
     """Search for the best layout of a job, prove it by simulation, and write it down."""
     from windtunnel.cli.layouts import _names, _numbers
@@ -111,8 +112,8 @@ def explore(
         keep=keep, perturb=perturb, ratio=ratio, uneven=uneven, seed=seed, ideal=fabric == "ideal",
         budget_bytes=None if budget is None else _bytes(budget),
     )  # fmt: skip
-    with Store(store) as opened, _Bar() as bar:
-        found = search(asked, space, how, progress=bar.asked)
+    with Store(store) as opened, SearchBar("asking the cost model") as bar:
+        found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = ranked(found, objective)
@@ -122,7 +123,7 @@ def explore(
             limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
         )  # fmt: skip
     if not rows:
-        _talk("interrupted before any layout was found")
+        say("interrupted before any layout was found")
         return INTERRUPTED
     record = outcome(asked, found, rows, top=top)
     if page is not None:
@@ -138,10 +139,10 @@ def explore(
 
         show(asked, found, rows, record, top=top)
         if settings is not None:
-            typer.echo()
-            typer.echo(settings_of(asked, rows[0].candidate, settings), nl=False)
+            print()
+            print(settings_of(asked, rows[0].candidate, settings), end="")
     if found.stopped:
-        _talk("stopped: this is the best that was found until then; what has run is kept")
+        say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
     failed = prove > 0 and not any(row.flow_s is not None for row in rows)
     return FAILED if failed else DONE
@@ -153,7 +154,7 @@ def _proven(
     job: Job,
     store: Store,
     *,
-    bar: _Bar,
+    bar: SearchBar,
     flows: int,
     packets: int,
     networks: list[Network],
@@ -214,33 +215,3 @@ def _bytes(text: str) -> int:
     if number <= 0:
         raise InputError("--budget: expected more than 0, for nothing fits in no memory")
     return number
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """Where the search stands, on a terminal."""
-
-    def __enter__(self) -> Self:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from windtunnel.cli.console import talk
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=talk(), transient=True, disable=not talk().is_terminal)
-        self._task = self._bar.add_task("asking the cost model", total=None)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def asked(self, what: str, done: int, total: int) -> None:
-        self._bar.update(self._task, description=f"asking: {what}", completed=done, total=total)
-
-    def ran(self, where: Any) -> None:  # noqa: ANN401
-        self._bar.update(self._task, description="simulating", completed=where.done, total=where.total)

@@ -6,18 +6,17 @@ import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from windtunnel import engine
 from windtunnel.cli.app import DONE, FAILED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.show_json import show_json
 from windtunnel.engine import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=False)
+app = Commands(no_args_is_help=False)
 
-File = Annotated[Path, typer.Argument(help="GOAL file, text or binary.", metavar="FILE")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+File = Annotated[Path, Argument(help="GOAL file, text or binary.", metavar="FILE")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.callback()
@@ -41,10 +40,8 @@ def stats(file: File, json: Json = False) -> None:
 
 @app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(help="GOAL file to read.", metavar="SOURCE")],
-    target: Annotated[
-        Path, typer.Argument(help="File to write: binary if it ends in .bin, else text.", metavar="TARGET")
-    ],
+    source: Annotated[Path, Argument(help="GOAL file to read.", metavar="SOURCE")],
+    target: Annotated[Path, Argument(help="File to write: binary if it ends in .bin, else text.", metavar="TARGET")],
 ) -> None:
     """Convert SOURCE from text to binary or back."""
     engine.goal_convert(_existing(source), str(target))
@@ -54,12 +51,12 @@ def convert(
 def merge(
     sources: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             help="GOAL files to merge; FILE@RANK says where its rank 0 goes, else after the one before.",
             metavar="SOURCE...",
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
+    out: Annotated[Path, Option("-o", "--out", help="File to write.")],
 ) -> None:
     """Merge SOURCEs into one schedule, each on ranks of its own."""
     for source in sources:
@@ -73,13 +70,13 @@ def run(
     file: File,
     loggops: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="L=2500,o=1500,…",
             help="Parameters in ns (L, o, g), ns per byte (G, O) and bytes (S): any that is not named is 0, S 65535.",
         ),
     ],
     receiver: Annotated[
-        str, typer.Option(help="held: busy for (s-1)G per message, as LogGOPSim; free: for o and g only.")
+        str, Option(help="held: busy for (s-1)G per message, as LogGOPSim; free: for o and g only.")
     ] = "held",
     json: Json = False,
 ) -> int:

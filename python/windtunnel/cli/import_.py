@@ -6,48 +6,48 @@ import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from windtunnel import engine
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 from windtunnel.text import count, duration, size
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command("import")
 def import_(
     arguments: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="KIND SOURCE...",
             help="`auto` or a kind of recording, and its files, folders or archives: one file a rank.",
         ),
     ],
     target: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "-o", "--out", help="Workload to write: `.wtw` (compact), `.jsonl`, or `.goal` or `.bin` (messages alone)."
         ),
     ] = None,
-    detect: Annotated[bool, typer.Option("--detect", help="Say of which kind each SOURCE is; no KIND.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if anything is dropped.")] = False,
+    detect: Annotated[bool, Option("--detect", help="Say of which kind each SOURCE is; no KIND.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if anything is dropped.")] = False,
     missing: Annotated[
-        str, typer.Option(help="Ranks that were not recorded: refuse, same (as a recorded one) or alone.")
+        str, Option(help="Ranks that were not recorded: refuse, same (as a recorded one) or alone.")
     ] = "refuse",
     only: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only files whose name, or an archive's member's, has TEXT.")
+        str, Option(metavar="TEXT", help="Only files whose name, or an archive's member's, has TEXT.")
     ] = "",
-    algorithm: Annotated[str | None, typer.Option(help="Algorithm of all collectives; by size if left out.")] = None,
-    flops: Annotated[float | None, typer.Option(help="FLOP/s of a rank, for recordings that count operations.")] = None,
+    algorithm: Annotated[str | None, Option(help="Algorithm of all collectives; by size if left out.")] = None,
+    flops: Annotated[float | None, Option(help="FLOP/s of a rank, for recordings that count operations.")] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="Of storage: replicated, direct-drive, or a description FILE.yaml.")
+        str | None, Option(help="Of storage: replicated, direct-drive, or a description FILE.yaml.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Make a workload of recordings, and say what of them is in it (also in OUT.coverage.json)."""
     if detect:

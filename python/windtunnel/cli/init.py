@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 QUESTIONS = {
     "what": "What runs: a model such as `llama3-8b`, or `all-reduce`?",
@@ -23,10 +22,10 @@ DEFAULTS = {"what": "llama3-8b", "gpus": "64 H100-SXM", "fabric": "rails"}
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario to write.")] = Path("scenario.yaml"),
-    what: Annotated[str | None, typer.Option(metavar="MODEL|all-reduce", help="The first answer.")] = None,
-    gpus: Annotated[str | None, typer.Option(metavar="'N KIND'", help="The second answer.")] = None,
-    fabric: Annotated[str | None, typer.Option(metavar="NAME", help="The third answer.")] = None,
+    file: Annotated[Path, Argument(metavar="FILE", help="Scenario to write.")] = Path("scenario.yaml"),
+    what: Annotated[str | None, Option(metavar="MODEL|all-reduce", help="The first answer.")] = None,
+    gpus: Annotated[str | None, Option(metavar="'N KIND'", help="The second answer.")] = None,
+    fabric: Annotated[str | None, Option(metavar="NAME", help="The third answer.")] = None,
 ) -> None:
     """Ask three questions and write a commented scenario, ready to run. Questions with an option are not asked."""
     from windtunnel.cli.console import talk
@@ -49,5 +48,7 @@ def _ask(key: str) -> str:
     """The answer on a terminal; what is most usual elsewhere."""
     if not sys.stdin.isatty():
         return DEFAULTS[key]
+    import typer
+
     answer: str = typer.prompt(QUESTIONS[key], default=DEFAULTS[key])
     return answer

@@ -3,59 +3,55 @@
 from __future__ import annotations
 
 import json as json_module
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
+from windtunnel.cli.declare import Argument, Commands, Option
+from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel.source import Source
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def layouts(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Which job (default: the first).")] = None,
+    scenario: Annotated[Path, Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
+    job: Annotated[str | None, Option(metavar="NAME", help="Which job (default: the first).")] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs to lay it out on (default: those of its layout, else all).")
+        int | None, Option(min=1, help="GPUs to lay it out on (default: those of its layout, else all).")
     ] = None,
     fabric: Annotated[
         str,
-        typer.Option(help="Rank on the `ideal` fabric, where NICs alone are shared, or on the scenario's `real` one."),
+        Option(help="Rank on the `ideal` fabric, where NICs alone are shared, or on the scenario's `real` one."),
     ] = "ideal",
-    top: Annotated[int, typer.Option(min=1, help="How many of the best must be exact.")] = 20,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Run every layout that fits, not those that can be best.")
-    ] = False,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved).")
-    ] = None,
+    top: Annotated[int, Option(min=1, help="How many of the best must be exact.")] = 20,
+    all_: Annotated[bool, Option("--all", help="Run every layout that fits, not those that can be best.")] = False,
+    schedule: Annotated[str | None, Option(metavar="NAMES", help="Schedules (default: 1f1b,interleaved).")] = None,
     chunks: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Chunks of `interleaved` (default: those that divide, to 8).")
+        str | None, Option(metavar="NUMBERS", help="Chunks of `interleaved` (default: those that divide, to 8).")
     ] = None,
-    micro_batch: Annotated[str | None, typer.Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
-    zero: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="ZeRO stages (default: 1,3 and the file's).")
-    ] = None,
-    recompute: Annotated[str | None, typer.Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
+    micro_batch: Annotated[str | None, Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
+    zero: Annotated[str | None, Option(metavar="NUMBERS", help="ZeRO stages (default: 1,3 and the file's).")] = None,
+    recompute: Annotated[str | None, Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
     divisors: Annotated[
-        bool, typer.Option("--divisors", help="Sizes take all divisors of the GPUs, not powers of two alone.")
+        bool, Option("--divisors", help="Sizes take all divisors of the GPUs, not powers of two alone.")
     ] = False,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
+        list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Print also those that were refused or not run.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew.")] = False,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Table of all layouts (.parquet or .csv).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    refused: Annotated[bool, Option("--refused", help="Print also those that were refused or not run.")] = False,
+    workers: Annotated[int | None, Option(min=1, help="Processes at most (default: as many as cores).")] = None,
+    time_limit: Annotated[float | None, Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
+    out: Annotated[Path | None, Option(metavar="FILE", help="Table of all layouts (.parquet or .csv).")] = None,
+    json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """List every layout of a job on its GPUs, with its memory, and rank them by the time of an iteration."""
     from windtunnel.cli.run import parse_override
@@ -79,15 +75,15 @@ def layouts(
     )
     pairs = [parse_override(text) for text in overrides or []]
     asked = read_job(read_source(scenario), pairs, job, gpus)
-    with Store(store) as opened, _Bar() as bar:
+    with Store(store) as opened, SearchBar("examining") as bar:
         try:
             rows = search(
                 asked, opened, space=space, fabric="real" if fabric == "real" else "ideal",
                 top=None if all_ else top, limits=Limits(workers=workers, seconds=time_limit), fresh=fresh,
-                examining=bar.examined, progress=bar.ran,
+                examining=partial(bar.at, "examining"), progress=bar.ran,
             )  # fmt: skip
         except KeyboardInterrupt:
-            _talk("interrupted: what has run is kept; the same command goes on")
+            say("interrupted: what has run is kept; the same command goes on")
             return INTERRUPTED
     if out is not None:
         write_table(rows, out)
@@ -108,15 +104,15 @@ def best_layout(source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str,
     from windtunnel.studies.store import Store
 
     job = read_job(source, pairs)
-    with Store(Path("runs")) as store, _Bar() as bar:
-        rows = search(job, store, top=1, examining=bar.examined, progress=bar.ran)
+    with Store(Path("runs")) as store, SearchBar("examining") as bar:
+        rows = search(job, store, top=1, examining=partial(bar.at, "examining"), progress=bar.ran)
     best = rows[0]
     if best.state != "done":
         said = best.message or "none fits"
         raise InputError(f"{source.name}: no layout of {job.gpus} GPUs can run: {said}")
     values = best.layout.keys(job.place)
     shown = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.items() if value is not None)
-    _talk(f"layout of {job.gpus} GPUs, the fastest of {len(rows):,}: {shown}")
+    say(f"layout of {job.gpus} GPUs, the fastest of {len(rows):,}: {shown}")
     return [
         (f"{job.place}.workload.training.layers_per_stage", "null"),
         *((key, override_text(value)) for key, value in values.items()),
@@ -135,33 +131,3 @@ def _numbers(option: str, text: str | None, least: int) -> tuple[int, ...] | Non
     if wrong is not None or not names:
         raise InputError(f"{option}: expected whole numbers from {least}, such as `1,2,4`, found `{wrong or text}`")
     return tuple(int(name) for name in names)
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """Where the search stands, on a terminal: candidates examined, then points of the round that runs."""
-
-    def __enter__(self) -> Self:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from windtunnel.cli.console import talk
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=talk(), transient=True, disable=not talk().is_terminal)
-        self._task = self._bar.add_task("examining", total=None)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def examined(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-    def ran(self, where: Any) -> None:  # noqa: ANN401
-        self._bar.update(self._task, description="running", completed=where.done, total=where.total)

@@ -6,9 +6,9 @@ import json as json_module
 import re
 from typing import Annotated
 
-import typer
+from windtunnel.cli.declare import Argument, Commands, Option
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 def kinds() -> list[str]:
@@ -26,12 +26,12 @@ def kinds() -> list[str]:
 def names(
     kind: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="What to list: algorithms, topologies, schedules, gpus, nics, models, …; the kinds if left out.",
             metavar="KIND",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """List the names of KIND that a scenario may use."""
     from rich.table import Table

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from windtunnel.cli.declare import Argument, Commands, Option
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run folder; several make a page that compares them.", metavar="RUN…")
-    ],
+    runs: Annotated[list[Path], Argument(help="Run folder; several make a page that compares them.", metavar="RUN…")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="File to write (default: RUN/report.html, of several runs comparison.html)."),
+        Option("-o", "--out", help="File to write (default: RUN/report.html, of several runs comparison.html)."),
     ] = None,
 ) -> None:
     """Write the HTML report of RUN, or of several beside each other: one file, no network needed to read it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
+from windtunnel.cli.console import say
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -16,61 +16,61 @@ if TYPE_CHECKING:
     from windtunnel.results import Result
     from windtunnel.source import Source
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def run(
     scenario: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="Scenario file (YAML), `-` for standard input; with --compare also a run folder.",
             metavar="SCENARIO",
             show_default=False,
         ),
     ] = None,
-    fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
+    fidelity: Annotated[str | None, Option(help="job, message, flow or packet, instead of the file's.")] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Set a key, such as `jobs[0].parallelism.tp=4`. Repeatable."),
+        Option("--set", metavar="PATH=VALUE", help="Set a key, such as `jobs[0].parallelism.tp=4`. Repeatable."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads; the result does not depend on it.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="Seed, instead of the file's.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder (default: runs/NAME-FIDELITY).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    threads: Annotated[int | None, Option(min=1, help="Threads; the result does not depend on it.")] = None,
+    seed: Annotated[int | None, Option(min=0, max=2**64 - 1, help="Seed, instead of the file's.")] = None,
+    out: Annotated[Path | None, Option(help="Run folder (default: runs/NAME-FIDELITY).")] = None,
+    json: Annotated[bool, Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print layers, bytes, FLOPs, memory and schedule; do not run.")
+        bool, Option("--explain", help="Print layers, bytes, FLOPs, memory and schedule; do not run.")
     ] = False,
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Compare with an earlier run, or with a scenario run as it is written."),
+        Option(metavar="RUN", help="Compare with an earlier run, or with a scenario run as it is written."),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with the run that was to have FOLDER and was killed or stopped."),
+        Option(metavar="FOLDER", help="Go on with the run that was to have FOLDER and was killed or stopped."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Simulate every iteration and record every rank.")] = False,
+    full: Annotated[bool, Option("--full", help="Simulate every iteration and record every rank.")] = False,
     check_determinism: Annotated[
         bool,
-        typer.Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),
+        Option("--check-determinism", help="Run twice, with other threads; fail at the first difference."),
     ] = False,
     scheduler: Annotated[
-        str | None, typer.Option(help="Scheduler, instead of the file's: a name, or FILE.py:CLASS of your own.")
+        str | None, Option(help="Scheduler, instead of the file's: a name, or FILE.py:CLASS of your own.")
     ] = None,
     placement: Annotated[
-        str | None, typer.Option(help="Placement of all jobs, instead of the file's: a name, or FILE.py:CLASS.")
+        str | None, Option(help="Placement of all jobs, instead of the file's: a name, or FILE.py:CLASS.")
     ] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
+        bool, Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
     layout: Annotated[
         str | None,
-        typer.Option(metavar="auto", help="auto: lay the first job out as is fastest (`windtunnel layouts`)."),
+        Option(metavar="auto", help="auto: lay the first job out as is fastest (`windtunnel layouts`)."),
     ] = None,
     allow_native: Annotated[
-        bool, typer.Option("--allow-native", help="Let the library of `network.backend` run in this process.")
+        bool, Option("--allow-native", help="Let the library of `network.backend` run in this process.")
     ] = False,
-    report: Annotated[bool, typer.Option(help="Write the HTML report and the trace into the run folder.")] = True,
+    report: Annotated[bool, Option(help="Write the HTML report and the trace into the run folder.")] = True,
 ) -> int:
     """Run SCENARIO and say where the time of an iteration goes."""
     from windtunnel.policies import is_own
@@ -169,11 +169,11 @@ def _resumed(folder: Path, threads: int | None, *, report: bool) -> Result:
 def _warn(result: Result) -> None:
     for job in result.summary["jobs"]:
         for warning in job.get("warnings", []):
-            _talk(f"warning: {warning}")
+            say(f"warning: {warning}")
     for warning in result.summary.get("warnings", []):
-        _talk(f"warning: {warning}")
+        say(f"warning: {warning}")
     for warning in (result.summary["cluster"].get("log") or {}).get("warnings", []):
-        _talk(f"warning: {warning}")
+        say(f"warning: {warning}")
 
 
 def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool, warned: bool = False) -> int:
@@ -186,7 +186,7 @@ def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool
     if not result.summary["partial"]:
         return DONE
     on = "" if not journal_of(result.path).is_file() else f"; `windtunnel run --resume {result.path}` goes on with it"
-    _talk(f"interrupted: the result is partial, `{result.path}`{on}")
+    say(f"interrupted: the result is partial, `{result.path}`{on}")
     return interrupted_status(result.manifest.get("interrupted_by"))
 
 
@@ -196,7 +196,7 @@ def _list(result: Result, *, anyway: bool) -> None:
 
     complaint = list_run(result.path, anyway=anyway)
     if complaint is not None:
-        _talk(f"warning: {complaint}")
+        say(f"warning: {complaint}")
 
 
 def interrupted_status(name: str | None) -> int:
@@ -360,13 +360,7 @@ def _check(result: Result, source: Source, pairs: list[tuple[str, str]], options
         given = engine_options(options)
         difference = engine.compare_events(source.text, source.name, str(source.base), pairs, given, counts)
     if difference is None:
-        _talk(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
+        say(f"deterministic: the same bytes with {options['threads'] or 'all'} and {other['threads']} threads")
         return DONE
-    _talk(f"error: not deterministic: {difference}")
+    say(f"error: not deterministic: {difference}")
     return FAILED
-
-
-def _talk(text: str) -> None:
-    from windtunnel.cli.console import talk
-
-    talk().print(text, markup=False, soft_wrap=True)

@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = Commands(no_args_is_help=True)
 
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+StoreOption = Annotated[Path, Option("--store", help="Folder of runs.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 COLUMNS = ("id", "name", "state", "fidelity", "seed", "windtunnel", "folder", "message", "recipe", "content", "build")
 """Columns that a filter may name beside varied keys and figures."""
@@ -31,21 +30,21 @@ def runs() -> None:
 @app.command(name="list")
 def list_runs(
     filters: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Such as `state=failed` or a varied key.")
+        list[str] | None, Argument(metavar="KEY=VALUE", help="Such as `state=failed` or a varied key.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The newest so many.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="The newest so many.")] = None,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
     """List runs, the newest first."""
-    from rich.table import Table
-
-    from windtunnel.text import duration
-
     found = _found(store, filters or [], limit)
     if json:
         print_json(json_module.dumps({"runs": found}))
         return DONE
+    from rich.table import Table
+
+    from windtunnel.text import duration
+
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("id", "name", "state", "fidelity", "seed", "varied", "took", "begun"):
         table.add_column(title)
@@ -60,7 +59,7 @@ def list_runs(
 
 @app.command()
 def show(
-    number: Annotated[int, typer.Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
+    number: Annotated[int, Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -82,8 +81,8 @@ def show(
 
 @app.command()
 def compare(
-    number: Annotated[int, typer.Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
-    earlier: Annotated[int, typer.Argument(metavar="EARLIER", help="The run that it is compared with.")],
+    number: Annotated[int, Argument(metavar="ID", help="As `windtunnel runs list` has it.")],
+    earlier: Annotated[int, Argument(metavar="EARLIER", help="The run that it is compared with.")],
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -103,7 +102,7 @@ def compare(
 
 @app.command()
 def rm(
-    numbers: Annotated[list[int], typer.Argument(metavar="ID…")],
+    numbers: Annotated[list[int], Argument(metavar="ID…")],
     store: StoreOption = Path("runs"),
 ) -> int:
     """Remove runs and their folders."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import typer
+from windtunnel.cli.declare import Commands
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from windtunnel.cli.declare import Option
 from windtunnel.engine import InputError, nearest, units
 
 if TYPE_CHECKING:
@@ -14,22 +13,20 @@ if TYPE_CHECKING:
     from windtunnel.studies.runner import Limits
 
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Runs at once, at most (default: as many as cores).")
+    int | None, Option("--workers", min=1, help="Runs at once, at most (default: as many as cores).")
 ]
-TimeLimitOption = Annotated[
-    float | None, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="Longest run.")
-]
+TimeLimitOption = Annotated[float | None, Option("--time-limit", min=0.001, metavar="SECONDS", help="Longest run.")]
 MemoryLimitOption = Annotated[
-    str | None, typer.Option("--memory-limit", metavar="SIZE", help="Most memory of a run, such as `2 GB`.")
+    str | None, Option("--memory-limit", metavar="SIZE", help="Most memory of a run, such as `2 GB`.")
 ]
 MemoryOption = Annotated[
     str | None,
-    typer.Option("--memory", metavar="SIZE", help="Memory of all runs together (default: 80% of what is free)."),
+    Option("--memory", metavar="SIZE", help="Memory of all runs together (default: 80% of what is free)."),
 ]
 EngineOption = Annotated[
-    str, typer.Option("--engine", metavar="local|ray[:ADDRESS]", help="Where: on this machine, or on a Ray cluster.")
+    str, Option("--engine", metavar="local|ray[:ADDRESS]", help="Where: on this machine, or on a Ray cluster.")
 ]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Run anew what the store has.")]
+FreshOption = Annotated[bool, Option("--fresh", help="Run anew what the store has.")]
 
 
 def size_bytes(text: str, where: str) -> int:

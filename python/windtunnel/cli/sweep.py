@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
 from windtunnel.cli.study_options import (
     EngineOption,
@@ -33,58 +32,52 @@ if TYPE_CHECKING:
     from windtunnel.studies.rows import Row
     from windtunnel.studies.study import Study
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def sweep(
-    scenario: Annotated[
-        Path, typer.Argument(metavar="STUDY|SCENARIO", help="Study, or a scenario with --vary (YAML).")
-    ],
+    scenario: Annotated[Path, Argument(metavar="STUDY|SCENARIO", help="Study, or a scenario with --vary (YAML).")],
     vary: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="PATH=VALUES",
             help="Values of a key: `a=1,2,4` or `a=1:8:log`, from 1 to 8 by doubling. Repeatable.",
         ),
     ] = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
+        list[str] | None, Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each point, with as many seeds.")] = None,
+    seeds: Annotated[int | None, Option(min=1, help="Runs of each point, with as many seeds.")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key at all points. Repeatable.")
+        list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key at all points. Repeatable.")
     ] = None,
     design: Annotated[
-        str | None, typer.Option(help="grid, random, sobol or latin-hypercube; the last three with --points.")
+        str | None, Option(help="grid, random, sobol or latin-hypercube; the last three with --points.")
     ] = None,
-    points: Annotated[int | None, typer.Option(min=1, help="Points of a design that draws.")] = None,
-    fidelity: Annotated[str | None, typer.Option(help="job, message, flow or packet, instead of the file's.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the study (default: that of its file).")] = None,
+    points: Annotated[int | None, Option(min=1, help="Points of a design that draws.")] = None,
+    fidelity: Annotated[str | None, Option(help="job, message, flow or packet, instead of the file's.")] = None,
+    name: Annotated[str | None, Option(help="Name of the study (default: that of its file).")] = None,
     follow: Annotated[
         str | None,
-        typer.Option(metavar="WIDTH", help="Add seeds until half the first metric's interval is within it: `2%`."),
+        Option(metavar="WIDTH", help="Add seeds until half the first metric's interval is within it: `2%`."),
     ] = None,
-    most_seeds: Annotated[int, typer.Option(min=2, help="Seeds of a point that --follow stops at.")] = 64,
+    most_seeds: Annotated[int, Option(min=2, help="Seeds of a point that --follow stops at.")] = 64,
     workers: WorkersOption = None,
     time_limit: TimeLimitOption = None,
     memory_limit: MemoryLimitOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all points anew.")] = False,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="Keep the tables of each run, not its summary alone.")
-    ] = False,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    fresh: Annotated[bool, Option("--fresh", help="Run all points anew.")] = False,
+    tables: Annotated[bool, Option("--tables", help="Keep the tables of each run, not its summary alone.")] = False,
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
+        Option("--out", metavar="FILE", help="Table (.parquet or .csv; default: STORE/NAME.parquet)."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Page (default: STORE/NAME.html).")] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The figure of the first metric as an SVG file.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Page (default: STORE/NAME.html).")] = None,
+    svg: Annotated[Path | None, Option(metavar="FILE", help="The figure of the first metric as an SVG file.")] = None,
+    json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
     from windtunnel.cli.study_progress import study_progress
@@ -92,7 +85,9 @@ def sweep(
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
     from windtunnel.studies.runner import run_points
     from windtunnel.studies.store import Store
+    from windtunnel.studies.study import check_name
 
+    check_name(name or "", "--name")
     study = (
         _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
         if vary
@@ -148,10 +143,13 @@ def _with(study: Study, **changes: Any) -> Study:  # noqa: ANN401
 def _from_file(
     path: Path, *, seeds: int | None, overrides: list[str] | None, name: str | None, unused: tuple[object, ...]
 ) -> Study:
-    from windtunnel.source import read_text
+    from windtunnel import engine
+    from windtunnel.source import read_source
     from windtunnel.studies.study import Study
 
-    if not re.search(r"^study\s*:", read_text(path), re.MULTILINE):
+    given = read_source(path)
+    if not re.search(r"^study\s*:", given.text, re.MULTILINE):
+        engine.scenario_tree(given.text, given.name, [])  # what is not even YAML says where
         raise InputError(
             f"`{path}` is no study, and no `--vary` says what changes in it\n\n"
             "hint: such as `--vary jobs[0].parallelism.tp=1,2,4`"

@@ -6,11 +6,11 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from windtunnel.testbed.compare import Judged
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = Commands(no_args_is_help=True)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.callback()
@@ -30,23 +30,23 @@ def testbed() -> None:
 
 @app.command()
 def run(
-    leaves: Annotated[int, typer.Option(min=2, max=8, help="Leaves.")] = 4,
-    hosts: Annotated[int, typer.Option(min=1, max=8, help="Hosts of a leaf.")] = 2,
-    spines: Annotated[int, typer.Option(min=1, max=8, help="Spines.")] = 2,
-    rate: Annotated[str, typer.Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
-    queue: Annotated[str, typer.Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Mean size of a flow.")] = "800 KB",
+    leaves: Annotated[int, Option(min=2, max=8, help="Leaves.")] = 4,
+    hosts: Annotated[int, Option(min=1, max=8, help="Hosts of a leaf.")] = 2,
+    spines: Annotated[int, Option(min=1, max=8, help="Spines.")] = 2,
+    rate: Annotated[str, Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
+    queue: Annotated[str, Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
+    size: Annotated[str, Option(metavar="SIZE", help="Mean size of a flow.")] = "800 KB",
     congestion: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="`reno`, `cubic`: the kernel's TCP. Repeatable.")
+        list[str] | None, Option(metavar="NAME", help="`reno`, `cubic`: the kernel's TCP. Repeatable.")
     ] = None,
     patterns: Annotated[
-        list[str] | None, typer.Option("--pattern", help="`permutation`, `incast`, `arrivals`. Repeatable.")
+        list[str] | None, Option("--pattern", help="`permutation`, `incast`, `arrivals`. Repeatable.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, max=50, help="Runs of each pattern and congestion control.")] = 4,
-    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="The table of flows.")] = Path("testbed.csv"),
+    runs: Annotated[int, Option(min=1, max=50, help="Runs of each pattern and congestion control.")] = 4,
+    file: Annotated[Path, Option("--out", metavar="FILE", help="The table of flows.")] = Path("testbed.csv"),
     acknowledgements: Annotated[
         str,
-        typer.Option(metavar="WAY", help="Whether they go `first` at ports, as in the packet model, or `among` data."),
+        Option(metavar="WAY", help="Whether they go `first` at ports, as in the packet model, or `among` data."),
     ] = "first",
     json: JsonOption = False,
 ) -> int:
@@ -98,7 +98,7 @@ def run(
 
 @app.command()
 def compare(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A table that `windtunnel testbed run` wrote.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A table that `windtunnel testbed run` wrote.")],
     json: JsonOption = False,
 ) -> int:
     """Fit two constants on half of a table's runs, and predict the other half; needs no root."""
@@ -107,7 +107,7 @@ def compare(
 
 @app.command()
 def clean(
-    living: Annotated[bool, typer.Option("--all", help="Also those whose process still runs.")] = False,
+    living: Annotated[bool, Option("--all", help="Also those whose process still runs.")] = False,
 ) -> int:
     """Take away what testbeds have left that were killed."""
     from windtunnel.testbed.fabric import remove

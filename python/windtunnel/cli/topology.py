@@ -5,68 +5,61 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from windtunnel.cli.app import DONE, FAILED
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel.topology_view.request import Asked
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def topology(
-    file: Annotated[Path, typer.Argument(help="Scenario, or a file whose root is a topology (YAML).", metavar="FILE")],
+    file: Annotated[Path, Argument(help="Scenario, or a file whose root is a topology (YAML).", metavar="FILE")],
     path: Annotated[
         tuple[str, str] | None,
-        typer.Option("--path", metavar="A B", help="Show the way from A to B, such as `host0 host3/gpu1`, hop by hop."),
+        Option("--path", metavar="A B", help="Show the way from A to B, such as `host0 host3/gpu1`, hop by hop."),
     ] = None,
     ecmp: Annotated[
         tuple[str, str] | None,
-        typer.Option("--ecmp", metavar="A B", help="Show the equal-cost ports of every switch from A to B."),
+        Option("--ecmp", metavar="A B", help="Show the equal-cost ports of every switch from A to B."),
     ] = None,
-    nic: Annotated[int, typer.Option(min=0, max=255, help="NIC of the sending GPU.")] = 0,
-    entropy: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="What tells flows of the same ends apart.")] = 0,
+    nic: Annotated[int, Option(min=0, max=255, help="NIC of the sending GPU.")] = 0,
+    entropy: Annotated[int, Option(min=0, max=2**32 - 1, help="What tells flows of the same ends apart.")] = 0,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
+        int, Option(min=0, max=2**64 - 1, help="Seed of the hash that chooses among equal-cost ports.")
     ] = 0,
-    balancer: Annotated[str, typer.Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
+    balancer: Annotated[str, Option(help="ecmp, destination_modulo, spray or ideal.")] = "ecmp",
     hash_: Annotated[
-        str, typer.Option("--hash", help="mixed, crc16, crc32 or xor: what switches hash by, for --balancer ecmp.")
+        str, Option("--hash", help="mixed, crc16, crc32 or xor: what switches hash by, for --balancer ecmp.")
     ] = "mixed",
     switch_seeds: Annotated[
         bool | None,
-        typer.Option(
-            "--switch-seeds/--no-switch-seeds", help="Whether each switch has a seed (mixed: yes, others: no)."
-        ),
+        Option("--switch-seeds/--no-switch-seeds", help="Whether each switch has a seed (mixed: yes, others: no)."),
     ] = None,
     fail: Annotated[
         list[str] | None,
-        typer.Option(metavar="link:NAME|switch:NAME", help="Fail a cable or a switch, beside the file's. Repeatable."),
+        Option(metavar="link:NAME|switch:NAME", help="Fail a cable or a switch, beside the file's. Repeatable."),
     ] = None,
     detour: Annotated[
-        str | None, typer.Option(help="allow or forbid ways that the rule does not know where it knows none.")
+        str | None, Option(help="allow or forbid ways that the rule does not know where it knows none.")
     ] = None,
     repair: Annotated[
-        str, typer.Option(help="converged: everybody knows of faults; local: only the neighbours.")
+        str, Option(help="converged: everybody knows of faults; local: only the neighbours.")
     ] = "converged",
-    weighted: Annotated[
-        bool, typer.Option("--weighted", help="Weigh equal-cost ports by the paths behind them.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Prove wiring and routes; exit 1 if something is wrong.")
-    ] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="Draw the topology.")] = None,
+    weighted: Annotated[bool, Option("--weighted", help="Weigh equal-cost ports by the paths behind them.")] = False,
+    check: Annotated[bool, Option("--check", help="Prove wiring and routes; exit 1 if something is wrong.")] = False,
+    svg: Annotated[Path | None, Option(metavar="OUT.svg", help="Draw the topology.")] = None,
     export: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Write the graph as graphml, csv, topo (htsim) or ns3.")
+        str | None, Option(metavar="FORMAT", help="Write the graph as graphml, csv, topo (htsim) or ns3.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where --export goes (default: standard output)."),
+        Option("-o", "--output", metavar="FILE", help="Where --export goes (default: standard output)."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
     """Count, price, draw and check the topology of FILE, and answer which way packets go."""
     from windtunnel.topology_view.request import Asked

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from windtunnel.cli.declare import Argument, Commands, Option
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def trace(
-    run: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
+    run: Annotated[Path, Argument(help="Run folder.", metavar="RUN")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="File to write, gzipped if it ends in .gz (default: RUN/trace.pftrace.gz)."),
+        Option("-o", "--out", help="File to write, gzipped if it ends in .gz (default: RUN/trace.pftrace.gz)."),
     ] = None,
 ) -> None:
     """Write the timeline of RUN as a Perfetto trace: open it at ui.perfetto.dev."""

@@ -6,12 +6,12 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Commands, Option
 from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
 from windtunnel.engine import InputError, nearest
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windtunnel.validate.board import Board
     from windtunnel.validate.since import Moved
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Commands()
 
 TARGET = Path("runs") / "validation"
 
@@ -30,33 +30,33 @@ TARGET = Path("runs") / "validation"
 def validate(
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="NAME", help="A table; those of the board if left out. Repeatable."),
+        Option("--table", metavar="NAME", help="A table; those of the board if left out. Repeatable."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of measured tables; its `systems/*.yaml` are read first.")
+        Path | None, Option(metavar="DIR", help="Folder of measured tables; its `systems/*.yaml` are read first.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Every tenth row.")] = False,
-    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
+    quick: Annotated[bool, Option("--quick", help="Every tenth row.")] = False,
+    folder: Annotated[Path, Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
-    store: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     since: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="PATH",
             help="Name the rows that moved by more than 1% since a board (its `--out`) or a file of pins; 1 if any.",
         ),
     ] = None,
     pin: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write 500 rows with their predictions, for `--since`.")
+        Path | None, Option(metavar="FILE", help="Write 500 rows with their predictions, for `--since`.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
     ablated: Annotated[
         str | None,
-        typer.Option("--without", metavar="MECHANISM", help="Take a mechanism of the model away; `all`: each in turn."),
+        Option("--without", metavar="MECHANISM", help="Take a mechanism of the model away; `all`: each in turn."),
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
+        bool, Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
     ] = False,
 ) -> int:
     """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""

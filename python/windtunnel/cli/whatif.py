@@ -6,11 +6,11 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.table import Table
 
 from windtunnel.cli.app import DONE, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
 from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 KEPT = "interrupted: the runs that were done are kept; the same command goes on"
 
-ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
-SeedsOption = Annotated[int, typer.Option("--seeds", min=2, help="Runs of each side, with as many seeds.")]
+ScenarioArgument = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
+SeedsOption = Annotated[int, Option("--seeds", min=2, help="Runs of each side, with as many seeds.")]
 MetricOption = Annotated[
-    list[str] | None, typer.Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
+    list[str] | None, Option("--metric", metavar="PATH", help="Figure of the summary. Repeatable.")
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario on both sides. Repeatable."),
+    Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario on both sides. Repeatable."),
 ]
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+StoreOption = Annotated[Path, Option("--store", help="Folder of runs.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = Commands(no_args_is_help=True)
 
 
 @app.callback()
@@ -45,34 +45,30 @@ def whatif() -> None:
 def drain(
     part: Annotated[
         str,
-        typer.Argument(metavar="PART", help="Name of a switch, host, GPU, NIC, cable, rack or pod, such as `leaf0`."),
+        Argument(metavar="PART", help="Name of a switch, host, GPU, NIC, cable, rack or pod, such as `leaf0`."),
     ],
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).")],
-    at: Annotated[str, typer.Option("--at", metavar="TIME", help="When it would begin, such as `2 d`.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it lasts, such as `4 h`.")],
-    notice: Annotated[str, typer.Option(metavar="TIME", help="How long before jobs would move away.")] = "30 min",
-    seeds: Annotated[int, typer.Option(min=2, help="Runs of each option, with as many seeds.")] = 10,
+    scenario: Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")],
+    at: Annotated[str, Option("--at", metavar="TIME", help="When it would begin, such as `2 d`.")],
+    lasts: Annotated[str, Option("--for", metavar="TIME", help="How long it lasts, such as `4 h`.")],
+    notice: Annotated[str, Option(metavar="TIME", help="How long before jobs would move away.")] = "30 min",
+    seeds: Annotated[int, Option(min=2, help="Runs of each option, with as many seeds.")] = 10,
     window: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="Put every start off by a drawn part of this, such as `1 d`: how much hangs on the instant.",
         ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(
-            min=0, metavar="HOURS", help="Job-hours that may be lost; a hundredth of those it takes if left out."
-        ),
+        Option(min=0, metavar="HOURS", help="Job-hours that may be lost; a hundredth of those it takes if left out."),
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Scheduler, in place of the scenario's.")
-    ] = None,
+    scheduler: Annotated[str | None, Option(metavar="NAME", help="Scheduler, in place of the scenario's.")] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
+        bool, Option("--lenient", help="Leave out rows of a job log that have holes, and count them.")
     ] = False,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
+        list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
@@ -151,12 +147,12 @@ def drain(
 
 @app.command()
 def fail(
-    part: Annotated[str, typer.Argument(metavar="PART", help="A component, such as `spine0` or `leaf0 -> spine1`.")],
+    part: Annotated[str, Argument(metavar="PART", help="A component, such as `spine0` or `leaf0 -> spine1`.")],
     scenario: ScenarioArgument,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="When it fails; from the start on if left out.")
+        str | None, Option("--at", metavar="TIME", help="When it fails; from the start on if left out.")
     ] = None,
-    lasts: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Until it is repaired.")] = None,
+    lasts: Annotated[str | None, Option("--for", metavar="TIME", help="Until it is repaired.")] = None,
     seeds: SeedsOption = 10,
     metrics: MetricOption = None,
     overrides: SetOption = None,
@@ -178,7 +174,7 @@ def fail(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def add(
-    hosts: Annotated[int, typer.Argument(metavar="HOSTS", help="How many more, such as `8`.")],
+    hosts: Annotated[int, Argument(metavar="HOSTS", help="How many more, such as `8`.")],
     scenario: ScenarioArgument,
     seeds: SeedsOption = 10,
     metrics: MetricOption = None,
@@ -201,7 +197,7 @@ def add(
 
 @app.command(name="set")
 def set_key(
-    key: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as `network.load_balancer=spray`.")],
+    key: Annotated[str, Argument(metavar="KEY=VALUE", help="Such as `network.load_balancer=spray`.")],
     scenario: ScenarioArgument,
     seeds: SeedsOption = 10,
     metrics: MetricOption = None,

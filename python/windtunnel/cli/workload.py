@@ -6,18 +6,17 @@ import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from windtunnel import engine
 from windtunnel.cli.console import out, print_json
+from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.show_json import show_json
 from windtunnel.engine import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = Commands(no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`.", metavar="FILE")]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Workload to write, in the form that its name says.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+File = Annotated[Path, Argument(help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`.", metavar="FILE")]
+Out = Annotated[Path, Option("-o", "--out", help="Workload to write, in the form that its name says.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 SHOWN = 15
 """Rows of a list that is longer in JSON."""
 
@@ -31,7 +30,7 @@ def workload() -> None:
 def stats(
     file: File,
     matrix: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Write bytes from each rank to each, collectives as messages.")
+        Path | None, Option(metavar="CSV", help="Write bytes from each rank to each, collectives as messages.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -52,7 +51,7 @@ def stats(
 @app.command()
 def convert(
     source: File,
-    target: Annotated[Path, typer.Argument(help="Workload to write, in the form that its name says.")],
+    target: Annotated[Path, Argument(help="Workload to write, in the form that its name says.")],
     json: Json = False,
 ) -> None:
     """Write SOURCE in another form; in GOAL collectives become messages."""
@@ -65,9 +64,9 @@ def scale(
     target: Out,
     compute: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FACTOR", help="Computations by label, `*` for any text; the first that fits."),
+        Option(metavar="LABEL=FACTOR", help="Computations by label, `*` for any text; the first that fits."),
     ] = None,
-    size: Annotated[float, typer.Option(metavar="FACTOR", help="All payloads: 0.5 for half as many bytes.")] = 1.0,
+    size: Annotated[float, Option(metavar="FACTOR", help="All payloads: 0.5 for half as many bytes.")] = 1.0,
     json: Json = False,
 ) -> None:
     """Make computation longer or shorter (another GPU) and messages larger or smaller (another type)."""
@@ -79,9 +78,7 @@ def scale(
 @app.command(name="slice")
 def slice_(
     file: File,
-    steps: Annotated[
-        str, typer.Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")
-    ],
+    steps: Annotated[str, Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")],
     target: Out,
     json: Json = False,
 ) -> None:
@@ -98,13 +95,11 @@ def slice_(
 def merge(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE[@RANK][+TIME]...", help="Workloads; @RANK is where one begins, +TIME how much later."
-        ),
+        Argument(metavar="FILE[@RANK][+TIME]...", help="Workloads; @RANK is where one begins, +TIME how much later."),
     ],
     target: Out,
-    placing: Annotated[str, typer.Option(help="packed, round-robin or random.")] = "packed",
-    seed: Annotated[int, typer.Option(min=0, help="Of a random placing.")] = 0,
+    placing: Annotated[str, Option(help="packed, round-robin or random.")] = "packed",
+    seed: Annotated[int, Option(min=0, help="Of a random placing.")] = 0,
     json: Json = False,
 ) -> None:
     """Put workloads side by side, each on ranks of its own."""
@@ -115,13 +110,13 @@ def merge(
 @app.command()
 def explain(
     file: File,
-    target: Annotated[Path, typer.Option("-o", "--out", help="HTML page to write.")] = Path("explained.html"),
+    target: Annotated[Path, Option("-o", "--out", help="HTML page to write.")] = Path("explained.html"),
     on: Annotated[
-        Path | None, typer.Option(metavar="SCENARIO", help="Scenario whose topology and network it is replayed on.")
+        Path | None, Option(metavar="SCENARIO", help="Scenario whose topology and network it is replayed on.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs of a host, without --on; 8 if ranks fill them.")] = None,
-    rate: Annotated[str, typer.Option(help="Rate of a NIC, without --on.")] = "400 Gbps",
-    fidelity: Annotated[str | None, typer.Option(help="message, flow or packet; flow if left out.")] = None,
+    gpus: Annotated[int | None, Option(min=1, help="GPUs of a host, without --on; 8 if ranks fill them.")] = None,
+    rate: Annotated[str, Option(help="Rate of a NIC, without --on.")] = "400 Gbps",
+    fidelity: Annotated[str | None, Option(help="message, flow or packet; flow if left out.")] = None,
     json: Json = False,
 ) -> None:
     """Say who arrives last, what communication is exposed, and what would help, on one HTML page."""

@@ -238,6 +238,23 @@ def by_size(
     return found, table("transport, BDP", {f"{name}, {size}": each for (name, size), each in found.items()})
 
 
+def against_rivals(
+    fabric: Fabric, sizes: Sequence[float], traffic: Callable[[int], Callable[[int], list[Flow]]]
+) -> dict[str, Any]:
+    """DCSIM over the others under flows of each size in BDP: ratios of mean CCTs, loss, reordering, queueing."""
+    found, frame = by_size(fabric, sizes, traffic)
+    own = [found["dcsim", size] for size in sizes]
+    return {
+        "by size": frame,
+        "dcsim_over_best_worst": max(ratio(found, "dcsim", name, [x]) for x in sizes for name in RIVALS[1:]),
+        "dcsim_over_others": sum(ratio(found, "dcsim", name, sizes) for name in RIVALS[1:]) / 3,
+        "loss_dcsim": sum(each["loss"].mean for each in own),
+        "reordered_dcsim": max(each["reordered"].mean for each in own),
+        "queueing_phost_over_dcsim": sum(found["phost", x]["queueing_us"].mean for x in sizes)
+        / sum(each["queueing_us"].mean for each in own),
+    }
+
+
 def ratio(found: Mapping[tuple[str, float], Mapping[str, Mean]], one: str, other: str, sizes: Sequence[float]) -> float:
     """Mean over `sizes` of the CCT of `one` over that of `other`."""
     return sum(found[one, size]["cct_us"].mean / found[other, size]["cct_us"].mean for size in sizes) / len(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,9 +123,10 @@ def run_experiments(
     asked: list[list[studies.Point] | Broken] = []
     for experiment in experiments:
         try:
+            module_of(experiment.folder)  # before anything is run, so that a typing error costs nothing
             asked.append(points_of(experiment))
-        except InputError as error:
-            asked.append(Broken(experiment, str(error)))
+        except Exception as error:  # noqa: BLE001
+            asked.append(Broken(experiment, _said(error)))
     with opened(store) as kept:
         means = Means(kept, limits, fresh, progress)
         every = [point for points in asked if not isinstance(points, Broken) for point in points]
@@ -150,8 +152,16 @@ def _concluded_or_broken(
     results = [Result(outcome.folder) for outcome in outcomes if outcome.folder is not None]
     try:
         return _concluded(experiment, results, means, out)
-    except (InputError, RunError) as error:
-        return Broken(experiment, str(error))
+    except Exception as error:  # noqa: BLE001
+        return Broken(experiment, _said(error))
+
+
+def _said(error: Exception) -> str:
+    """What went wrong in an experiment; where, if its own Python did."""
+    if isinstance(error, InputError | RunError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
 
 
 def _concluded(experiment: Experiment, results: list[Result], means: Means, out: Path | None) -> Outcome:

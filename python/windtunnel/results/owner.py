@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import zlib
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def is_gone(name: str) -> bool:
 
 
 def _host() -> str:
-    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+    return f"{zlib.crc32(os.uname().nodename.encode()):08x}"
 
 
 def _began(pid: int) -> str:

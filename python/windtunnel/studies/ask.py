@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,28 +34,11 @@ def opened(store: Path | Store | None) -> Iterator[Store]:
         yield found
 
 
-def summaries(
-    points: Sequence[Point],
-    store: Store,
-    *,
-    limits: Limits | None = None,
-    fresh: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> Iterator[Outcome]:
-    """Outcomes of `points`, in order and as soon as all before them are known, with summaries but without tables."""
-    return run_points(points, store, limits=limits, fresh=fresh, progress=progress)
+summaries = run_points
+"""Outcomes of points, in order and as soon as all before them are known, with summaries but without tables."""
 
-
-def with_tables(
-    points: Sequence[Point],
-    store: Store,
-    *,
-    limits: Limits | None = None,
-    fresh: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> Iterator[Outcome]:
-    """As `summaries`, of runs whose folders in the store have their tables."""
-    return run_points(points, store, limits=limits, fresh=fresh, tables=True, progress=progress)
+with_tables = partial(run_points, tables=True)
+"""As `summaries`, of runs whose folders in the store have their tables."""
 
 
 def results(
@@ -72,7 +56,7 @@ def results(
     from windtunnel.results import Result
 
     found = []
-    for outcome in run_points(points, store, limits=limits, fresh=fresh, tables=True, progress=progress):
+    for outcome in with_tables(points, store, limits=limits, fresh=fresh, progress=progress):
         if outcome.folder is None:
             raise failure(outcome)
         found.append(Result(outcome.folder))

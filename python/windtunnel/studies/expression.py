@@ -55,6 +55,8 @@ class Expression:
             return self._of(self._body, names, tree)
         except ZeroDivisionError:
             raise self._error("a division by 0") from None
+        except InputError:
+            raise
         except (TypeError, ValueError, OverflowError) as error:
             raise self._error(str(error)) from None
 

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import os
-import shutil
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -122,8 +121,14 @@ def written(place: Path, begun: float) -> Iterator[Written]:
     try:
         yield Written(fresh, place, begun)
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        _remove(fresh)
         raise
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def placed(place: Path, files: dict[str, bytes]) -> None:
@@ -149,7 +154,7 @@ def place_at(fresh: Path, place: Path) -> None:
             old = fresh.with_name(f"{fresh.name}.old")
             with suppress(FileNotFoundError):
                 place.rename(old)
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(old)
         else:
             return
     raise OSError(f"cannot place `{place}`")
@@ -159,7 +164,7 @@ def sweep(parent: Path) -> None:
     """Removes what processes that were killed have left in the making."""
     for folder in parent.glob(f"{PART}*"):
         if is_gone(folder.name.removeprefix(PART).partition("-")[0]):
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
 
 
 def headlines(summary: dict[str, Any]) -> dict[str, Any]:

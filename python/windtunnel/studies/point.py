@@ -31,6 +31,10 @@ class Point:
     explain: bool = False
     """Whether only the engine's explanation is asked for (layers, memory, schedule), which is then the summary."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its key (`recipe`): another machine works it out by its own engine."""
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -61,8 +61,13 @@ def _policy_digest(name: str) -> str | None:
 
 
 def recipe(point: Point) -> str:
-    """The key of what is asked, before anything is read."""
-    return _hash([_text_digest(point.source.text), point.overrides, _options(point)])
+    """The key of what is asked, before anything is read. A point keeps it, unless a policy's file decides it."""
+    known: str | None = point.__dict__.get("_recipe")
+    if known is None:
+        known = _hash([_text_digest(point.source.text), point.overrides, _options(point)])
+        if not point.policies:
+            point.__dict__["_recipe"] = known
+    return known
 
 
 def scenario_tree(point: Point) -> Any:  # noqa: ANN401

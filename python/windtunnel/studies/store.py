@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -55,6 +54,8 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        if root.is_file():
+            raise InputError(f"cannot use `{root}` as a store: expected a folder, found a file")
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -193,6 +194,8 @@ class Store:
 
     def rows(self, where: str = "", values: tuple[object, ...] = (), limit: int | None = None) -> list[dict[str, Any]]:
         """Runs as records, the newest first; `where` is a condition on columns with `?` for `values`."""
+        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+            return []  # no column holds such a number
         columns = (
             "id, recipe, name, content, windtunnel, build, seed, fidelity, varied, figures, state, message, wall_s, "
             "cpu_s, peak_bytes, folder, owner, begun"
@@ -213,6 +216,8 @@ class Store:
 
     def remove(self, ids: Sequence[int]) -> int:
         """Removes runs and their folders; returns how many there were."""
+        import shutil
+
         count = 0
         for i in ids:
             found = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()

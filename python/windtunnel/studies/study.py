@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+LONGEST_NAME = 200
+"""Bytes of a study's name, of which files are called."""
+
 KEYS = ("study", "name", "scenario", "set", "vary", "zip", "cases", "design", "points", "derive", "filter", "seeds",
         "metrics", "let")  # fmt: skip
 
@@ -43,6 +46,8 @@ class Study:
     seeds: int = 1
     metrics: tuple[str, ...] = ()
     fidelity: str | None = None
+    place: str = ""
+    """What messages call it: its file, if it has one."""
 
     @staticmethod
     def read(path: Path) -> Study:
@@ -57,9 +62,10 @@ class Study:
 
     def plan(self) -> list[Point]:
         """The points, in order: those of one combination differ in the seed and stand together."""
+        place = self.place or self.name
         total = design.size(self.kind, self.axes, self.cases, self.count) * self.seeds
         if total > design.LARGEST:
-            raise InputError(f"{self.name}: the design has {total:,} points, and {design.LARGEST:,} is the most")
+            raise InputError(f"{place}: the design has {total:,} points, and {design.LARGEST:,} is the most")
         tree = self._tree()
         first = int(tree.get("seed") or 0) if isinstance(tree, dict) else 0
         short = short_names(self.varied_keys())
@@ -74,7 +80,7 @@ class Study:
                 for i in range(self.seeds)
             ]
         if not found:
-            raise InputError(f"{self.name}: the design has no point: every combination is left out by a filter")
+            raise InputError(f"{place}: the design has no point: every combination is left out by a filter")
         return found
 
     def _tree(self) -> Any:  # noqa: ANN401
@@ -98,6 +104,13 @@ def short_names(keys: list[str]) -> dict[str, str]:
     """Key → its last part, where no other key ends alike: `jobs[0].parallelism.tp` is `tp` in expressions."""
     last = {key: key.rpartition(".")[2] for key in keys}
     return {key: name for key, name in last.items() if list(last.values()).count(name) == 1 and name.isidentifier()}
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuses a name of which no file can be called, before anything is run."""
+    length = len(name.encode())
+    if length > LONGEST_NAME:
+        raise InputError(f"{where}: expected at most {LONGEST_NAME} bytes, found {length}")
 
 
 def _read(path: Path) -> Study:
@@ -136,8 +149,11 @@ def _read(path: Path) -> Study:
     filters = given.get("filter") or []
     filters = filters if isinstance(filters, list) else [filters]
     metrics = given.get("metrics") or []
+    name = str(given.get("name") or path.stem)
+    check_name(name, f"{path}: name")
     return Study(
-        name=str(given.get("name") or path.stem),
+        name=name,
+        place=str(path),
         source=source,
         overrides=tuple((key, override_text(value)) for key, value in overrides.items()),
         axes=tuple(merged),

@@ -28,7 +28,7 @@ const KEPT: i128 = 2 * (1 + WARM_UP as i128);
 
 /// The instant from which on begins are kept at `now` nanoseconds, where iterations take no longer than `longest`.
 pub(super) fn kept_since(now: u64, longest: Span) -> Instant {
-    i128::from(now) * 1_000 - KEPT * i128::from(longest.0)
+    i128::from(now) * 1_000 - KEPT * i128::from(longest.ps())
 }
 
 /// Picoseconds of the calendar. A replay may begin before it, by less than an iteration.
@@ -50,7 +50,7 @@ impl Departed {
         let mut marks = marks;
         let last = *marks.last()?;
         // One that was cut in its second half counts.
-        if end - last > i128::from(mean.0) / 2 {
+        if end - last > i128::from(mean.ps()) / 2 {
             marks.push(end);
         }
         (marks.len() > 1).then_some(Self { job, marks, end })
@@ -85,7 +85,7 @@ impl Departed {
 }
 
 fn time(ps: Instant) -> Time {
-    Time(u64::try_from(ps).unwrap_or(0))
+    Time::from_ps(u64::try_from(ps).unwrap_or(0))
 }
 
 /// Adds to `marks` where iterations began within `net` nanoseconds of work of an episode that began at `epoch`, `elapsed`
@@ -137,7 +137,7 @@ pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (
     let since = gone.iter().filter_map(|gone| gone.straddles(begin)).fold(begin, Instant::min);
     // Calendars are of whole nanoseconds, and begin at 0.
     let since = since.div_euclid(1_000).max(0) * 1_000;
-    let before = Span(time(now - since).0);
+    let before = Span::from_ps(time(now - since).ps());
     let enter = |member: Member<'_>| {
         let Member { job, marks } = member;
         let Some(&last) = marks.last() else {
@@ -149,7 +149,7 @@ pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (
         let start = time(marks[first] - since);
         EpisodeJob {
             start,
-            phase: Span(start.0),
+            phase: Span::from_ps(start.ps()),
             left: job.left + replayed,
             done_before: job.done_before.saturating_sub(replayed),
             replayed,
@@ -186,7 +186,9 @@ mod tests {
     fn everyone_enters_at_the_begin_of_an_iteration() {
         let ns = |all: &[i128]| all.iter().map(|at| at * 1_000).collect::<Vec<_>>();
         let (long, short) = (ns(&[500, 1_000]), ns(&[950, 1_050, 1_150, 1_250]));
-        let gone = |marks: &[i128], end: i128| Departed::new(job(70), ns(marks), end * 1_000, Span(100_000));
+        let gone = |marks: &[i128], end: i128| {
+            Departed::new(job(70), ns(marks), end * 1_000, Span::from_ps(100_000))
+        };
         let gone: Vec<Departed> = [gone(&[1_010, 1_060, 1_110], 1_110), gone(&[300, 400], 400)]
             .into_iter()
             .map(|gone| gone.expect("it did something"))
@@ -197,14 +199,15 @@ mod tests {
             Member { job: job(30), marks: &[] },
         ];
         let (jobs, replay) = replay(1_300, members, &gone);
-        assert_eq!(replay.before, Span(800_000));
-        let of = |job: &EpisodeJob| (job.start.0, job.left, job.replayed, job.done_before, job.boundary.0);
+        assert_eq!(replay.before, Span::from_ps(800_000));
+        let of =
+            |job: &EpisodeJob| (job.start.ps(), job.left, job.replayed, job.done_before, job.boundary.ps());
         assert_eq!(of(&jobs[0]), (0, 11, 1, 89, 500_000));
         assert_eq!(of(&jobs[1]), (450_000, 23, 3, 77, 750_000));
         assert_eq!(of(&jobs[2]), (800_000, 30, 0, 70, 800_000));
         // The other one had left before.
         assert_eq!(
-            replay.gone.iter().map(|gone| (gone.start.0, gone.left)).collect::<Vec<_>>(),
+            replay.gone.iter().map(|gone| (gone.start.ps(), gone.left)).collect::<Vec<_>>(),
             [(510_000, 2)]
         );
     }

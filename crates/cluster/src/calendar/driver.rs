@@ -130,7 +130,7 @@ impl<'a> Calendar<'a> {
             self.histories[job].time = self.cluster.job_time(id);
         }
         self.timeline.until(self.cluster.now(), self.cluster.gpu_states());
-        let end = CalendarTime(self.cluster.now());
+        let end = CalendarTime::from_ns(self.cluster.now());
         let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
         let mut stays = self.cluster.take_stays();
         stays.append(&mut self.cluster.open_stays());
@@ -150,7 +150,7 @@ impl<'a> Calendar<'a> {
     fn under_way(&self, now: u64) -> f64 {
         let working = self.running.iter().filter(|entry| !entry.loading && entry.end < u64::MAX);
         let part = |entry: &Entry| {
-            let began = self.cluster.first_start(entry.id)?.0;
+            let began = self.cluster.first_start(entry.id)?.ns();
             let (done, all) = (now.saturating_sub(began), entry.end.saturating_sub(began));
             (all > 0).then(|| done as f64 / all as f64)
         };
@@ -173,8 +173,8 @@ impl<'a> Calendar<'a> {
             if changed {
                 let event = self.next_event(scheduler);
                 self.renew(event, runner)?;
-                let now = CalendarTime(self.cluster.now());
-                let under_way = self.under_way(now.0);
+                let now = CalendarTime::from_ns(self.cluster.now());
+                let under_way = self.under_way(now.ns());
                 runner.reached(Reached { now, ended: self.ended, jobs: enough, under_way })?;
             }
             let end = self.running.iter().map(|entry| entry.end).min();
@@ -317,8 +317,8 @@ impl<'a> Calendar<'a> {
     /// How long an iteration of `entry` takes, as far as that is known.
     fn mean(&self, entry: &Entry) -> Span {
         match entry.rate.mean {
-            Span(0) if entry.loading => Span::ZERO,
-            Span(0) => self.requests[self.given[entry.id.0 as usize]].ideal_iteration,
+            Span::ZERO if entry.loading => Span::ZERO,
+            Span::ZERO => self.requests[self.given[entry.id.0 as usize]].ideal_iteration,
             mean => mean,
         }
     }
@@ -424,7 +424,7 @@ impl<'a> Calendar<'a> {
             self.settle(&mut entry);
             self.depart(&entry);
             let job = self.given[entry.id.0 as usize];
-            let began = self.cluster.first_start(entry.id).map_or(now, |start| start.0);
+            let began = self.cluster.first_start(entry.id).map_or(now, windtunnel_kernel::CalendarTime::ns);
             let history = &mut self.histories[job];
             if let Some(Checkpoint { every: Every::Time(every), write }) = self.requests[job].life.checkpoint
                 && now - began >= every
@@ -433,7 +433,7 @@ impl<'a> Calendar<'a> {
                 let off = write as f64 / NORMAL_95;
                 history.variance += off * off;
             }
-            history.finish = Some(CalendarTime(now));
+            history.finish = Some(CalendarTime::from_ns(now));
             // What is left is of roundings.
             history.done.add(entry.placement.len(), entry.left.0);
             self.cluster.end(entry.id);
@@ -497,7 +497,7 @@ impl<'a> Calendar<'a> {
             return Ok(());
         }
         let iterations = u64::from(self.settings.episode_iterations) + 1;
-        let seen = runner.run(CalendarTime(now), &episodes, iterations)?;
+        let seen = runner.run(CalendarTime::from_ns(now), &episodes, iterations)?;
         for ((group, episode), seen) in new.iter().zip(&episodes).zip(&seen) {
             let good_for = seen.iter().filter_map(|seen| seen.certainty.good_for).min();
             if let (Some(good_for), Some(live)) = (good_for, self.live.get_mut(&episode.number)) {

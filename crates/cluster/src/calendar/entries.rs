@@ -23,7 +23,7 @@ const ALIKE: u64 = 2;
 pub(super) fn draw(seed: u64, group: u64, jobs: &mut [EpisodeJob], ideal: impl Fn(usize) -> Span) {
     let mut order: Vec<(u64, usize)> = (0..jobs.len())
         .filter(|&at| !jobs[at].loading)
-        .map(|at| (ideal(jobs[at].job).0.max(1), at))
+        .map(|at| (ideal(jobs[at].job).ps().max(1), at))
         .collect();
     // Of equal ones the first stays first.
     order.sort_by_key(|&(span, _)| std::cmp::Reverse(span));
@@ -45,7 +45,7 @@ pub(super) fn draw(seed: u64, group: u64, jobs: &mut [EpisodeJob], ideal: impl F
 }
 
 fn put_off(job: &mut EpisodeJob, phase: u64) {
-    (job.phase, job.start) = (Span(phase), job.start + Span(phase));
+    (job.phase, job.start) = (Span::from_ps(phase), job.start + Span::from_ps(phase));
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn job(job: usize, loading: bool) -> EpisodeJob {
-        let (start, phase, age) = (Time(7), Span::ZERO, Span::ZERO);
+        let (start, phase, age) = (Time::from_ps(7), Span::ZERO, Span::ZERO);
         let (placement, replayed, boundary) = (Vec::new(), 0, start);
         EpisodeJob {
             job,
@@ -73,8 +73,8 @@ mod tests {
 
     fn phases(seed: u64, spans: &[u64]) -> Vec<u64> {
         let mut jobs: Vec<EpisodeJob> = (0..spans.len()).map(|number| job(number, false)).collect();
-        draw(seed, 3, &mut jobs, |number| Span(spans[number]));
-        jobs.iter().map(|job| job.phase.0).collect()
+        draw(seed, 3, &mut jobs, |number| Span::from_ps(spans[number]));
+        jobs.iter().map(|job| job.phase.ps()).collect()
     }
 
     #[test]
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn what_loads_enters_with_the_last() {
         let mut jobs = [job(0, true), job(1, false), job(2, false)];
-        draw(1, 3, &mut jobs, |number| Span([1, 1_000_000, 10][number]));
+        draw(1, 3, &mut jobs, |number| Span::from_ps([1, 1_000_000, 10][number]));
         assert_eq!(jobs[0].phase, jobs[2].phase);
-        assert!(jobs.iter().all(|job| job.start == Time(7) + job.phase));
+        assert!(jobs.iter().all(|job| job.start == Time::from_ps(7) + job.phase));
     }
 }

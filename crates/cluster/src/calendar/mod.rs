@@ -139,7 +139,7 @@ pub struct EpisodeJob {
 impl EpisodeJob {
     /// How long it pauses before it goes on, as after a restart.
     pub fn pause(&self) -> Span {
-        Span(self.start.0 - self.phase.0)
+        Span::from_ps(self.start.ps() - self.phase.ps())
     }
 }
 
@@ -440,7 +440,7 @@ mod tests {
         JobRequest {
             gpus,
             iterations,
-            submit: CalendarTime(submit_ns),
+            submit: CalendarTime::from_ns(submit_ns),
             placement: &Packed,
             ideal_iteration: Span::from_us(1),
             estimate: Span::from_us(iterations),
@@ -492,8 +492,8 @@ mod tests {
     #[test]
     fn what_a_job_did_is_all_of_it() {
         let jobs = [job(4, 100, 0), job(4, 7, 333)];
-        for history in ran(&jobs, vec![Span(7_000_003), Span(11)], &settings()) {
-            let (start, finish) = (history.start.unwrap().0, history.finish.unwrap().0);
+        for history in ran(&jobs, vec![Span::from_ps(7_000_003), Span::from_ps(11)], &settings()) {
+            let (start, finish) = (history.start.unwrap().ns(), history.finish.unwrap().ns());
             let iterations = history.done.total();
             assert!(iterations == 100 << 64 || iterations == 7 << 64, "{iterations}");
             assert_eq!((history.worked, history.undone.total()), (finish - start, 0));
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_part_is_known_before_the_first_job_ends() {
-        let reached = |ended, under_way| Reached { now: CalendarTime(0), ended, jobs: 4, under_way };
+        let reached = |ended, under_way| Reached { now: CalendarTime::ZERO, ended, jobs: 4, under_way };
         // Eight simulations begin or end a job, and one is in hand.
         assert!((reached(0, 0.0).part(0.5) - 0.5 / 9.0).abs() < 1e-12);
         assert_eq!(reached(0, 1.0).part(0.0), 0.25);
@@ -513,11 +513,14 @@ mod tests {
     #[test]
     fn one_job_that_fits_an_episode_is_not_extrapolated() {
         let histories = ran(&[job(8, 3, 0)], vec![Span::from_us(2)], &settings());
-        assert_eq!((histories[0].finish, histories[0].extrapolated), (Some(CalendarTime(6_000)), false));
+        assert_eq!(
+            (histories[0].finish, histories[0].extrapolated),
+            (Some(CalendarTime::from_ns(6_000)), false)
+        );
         let histories = ran(&[job(8, 1_000_000, 5)], vec![Span::from_us(2)], &settings());
         assert_eq!(
             (histories[0].finish, histories[0].extrapolated),
-            (Some(CalendarTime(2_000_000_005)), true)
+            (Some(CalendarTime::from_ns(2_000_000_005)), true)
         );
     }
 
@@ -527,8 +530,8 @@ mod tests {
         let jobs = [job(4, 100, 0), job(4, 300, 0)];
         let histories = ran(&jobs, spans, &settings());
         // Both at 20 us until the first has done 100; the other has 200 left, at 10 us.
-        assert_eq!(histories[0].finish, Some(CalendarTime(2_000_000)));
-        assert_eq!(histories[1].finish, Some(CalendarTime(2_000_000 + 2_000_000)));
+        assert_eq!(histories[0].finish, Some(CalendarTime::from_ns(2_000_000)));
+        assert_eq!(histories[1].finish, Some(CalendarTime::from_ns(2_000_000 + 2_000_000)));
     }
 
     #[test]
@@ -536,8 +539,8 @@ mod tests {
         let spans = vec![Span::from_us(10), Span::from_us(10)];
         let jobs = [job(8, 10, 0), job(8, 10, 50)];
         let histories = ran(&jobs, spans, &settings());
-        assert_eq!(histories[1].start, Some(CalendarTime(100_000 + 1_000_000)));
-        assert_eq!(histories[1].finish, Some(CalendarTime(1_100_000 + 100_000)));
+        assert_eq!(histories[1].start, Some(CalendarTime::from_ns(100_000 + 1_000_000)));
+        assert_eq!(histories[1].finish, Some(CalendarTime::from_ns(1_100_000 + 100_000)));
     }
 
     #[test]
@@ -546,9 +549,9 @@ mod tests {
         let jobs = [job(4, 1_000, 0), job(4, 10, 3_333_333)];
         let histories = ran(&jobs, spans, &settings());
         // Alone 7 us an iteration, together 14 us while the second job lasts.
-        assert_eq!(histories[1].finish, Some(CalendarTime(3_333_333 + 140_000)));
+        assert_eq!(histories[1].finish, Some(CalendarTime::from_ns(3_333_333 + 140_000)));
         let total = 7_000_000 + 70_000;
-        let finish = histories[0].finish.expect("it ends").0;
+        let finish = histories[0].finish.expect("it ends").ns();
         assert!((total..=total + 2).contains(&finish), "{finish} {total}");
     }
 
@@ -592,12 +595,12 @@ mod tests {
         let (histories, outcome) = run(&jobs, &settings(), &mut Ordered::fcfs(), &mut runner);
         outcome.unwrap();
         // 0 alone for 10 of its iterations, then with 2 until that has done its 50, then alone.
-        let finish = |job: usize| histories.jobs[job].finish.expect("it ends").0;
+        let finish = |job: usize| histories.jobs[job].finish.expect("it ends").ns();
         assert_eq!([finish(2), finish(0)], [100_000 + 50 * 20_000, 100_000 + 50 * 20_000 + 40 * 10_000]);
         // 1 alone for 300 iterations, with 3 for 10 of each, alone again.
         assert_eq!([finish(3), finish(1)], [3_200_000, 10_100_000]);
         assert_eq!(runner.0, [3, 3, 1, 1]);
-        assert_eq!(histories.end, CalendarTime(10_100_000));
+        assert_eq!(histories.end, CalendarTime::from_ns(10_100_000));
         assert_eq!(histories.gpu_time.total(), 8 * 10_100_000);
     }
 
@@ -609,10 +612,10 @@ mod tests {
             run(&jobs, &settings, &mut Ordered::fcfs(), &mut Fixed(vec![Span::from_us(10); 6]));
         outcome.unwrap();
         let submits: Vec<Option<u64>> =
-            histories.jobs.iter().map(|job| job.submit.map(|submit| submit.0)).collect();
+            histories.jobs.iter().map(|job| job.submit.map(windtunnel_kernel::CalendarTime::ns)).collect();
         // The next comes as one starts: at the start, and a reaction delay after each end.
         assert_eq!(submits, [Some(0), Some(0), Some(1_100_000), Some(2_200_000), None, None]);
-        assert_eq!(histories.end, CalendarTime(2_300_000));
+        assert_eq!(histories.end, CalendarTime::from_ns(2_300_000));
         assert_eq!(histories.jobs.iter().filter(|job| job.finish.is_some()).count(), 3);
     }
 
@@ -630,7 +633,7 @@ mod tests {
             iterations: u64,
         ) -> Result<Vec<Vec<EpisodeJobResult>>, Self::Error> {
             for Episode { jobs, horizon, .. } in episodes {
-                self.0.push((start.0, *horizon, jobs.iter().map(|job| job.phase).collect()));
+                self.0.push((start.ns(), *horizon, jobs.iter().map(|job| job.phase).collect()));
             }
             let mut results = Fixed(vec![Span::from_us(10); 9]).run(start, episodes, iterations)?;
             for result in results.iter_mut().filter(|jobs| jobs.len() > 1).flatten() {
@@ -652,11 +655,11 @@ mod tests {
         let settings = Settings { draw_phases: true, ..settings() };
         let (histories, outcome) = run(&jobs, &settings, &mut Ordered::fcfs(), &mut runner);
         outcome.unwrap();
-        assert_eq!(histories.jobs[1].finish, Some(CalendarTime(260_000)));
+        assert_eq!(histories.jobs[1].finish, Some(CalendarTime::from_ns(260_000)));
         let pairs: Vec<_> = runner.0.iter().filter(|(.., phases)| phases.len() == 2).collect();
         // The next submission ends it as far as is known; later it is taken to last as long again as it has, or to the next event.
         let known: Vec<(u64, Span)> = pairs.iter().map(|&&(start, horizon, _)| (start, horizon)).collect();
-        let for_ever = Span(u64::MAX);
+        let for_ever = Span::MAX;
         assert_eq!(known, [(0, Span::from_us(50)), (100_000, Span::from_us(100)), (200_000, for_ever)]);
         assert!(pairs[0].2 != pairs[1].2 && pairs[1].2 != pairs[2].2, "{pairs:?}");
     }
@@ -669,7 +672,7 @@ mod tests {
             .map(|job| JobRequest { ideal_iteration: Span::from_us(20), ..job });
         let histories = ran(&jobs, spans, &Settings { draw_phases: true, ..settings() });
         for history in histories {
-            assert_eq!(history.finish, Some(CalendarTime(2_000_000)));
+            assert_eq!(history.finish, Some(CalendarTime::from_ns(2_000_000)));
         }
     }
 }

@@ -23,7 +23,7 @@ impl Work {
     /// Picoseconds for it at `iteration` per iteration, rounded up.
     fn at(self, iteration: Span) -> u128 {
         let (whole, part) = (self.0 >> 64, self.0 & (Self::ONE - 1));
-        whole * u128::from(iteration.0) + (part * u128::from(iteration.0)).div_ceil(Self::ONE)
+        whole * u128::from(iteration.ps()) + (part * u128::from(iteration.ps())).div_ceil(Self::ONE)
     }
 
     /// Nanoseconds for it at `iteration` per iteration.
@@ -38,7 +38,7 @@ impl Work {
 
     /// Work done in `ps` at `iteration` per iteration, rounded down.
     fn done_in(ps: u128, iteration: Span) -> Self {
-        let iteration = u128::from(iteration.0.max(1));
+        let iteration = u128::from(iteration.ps().max(1));
         Self(((ps / iteration) << 64) + (((ps % iteration) << 64) / iteration))
     }
 }
@@ -78,7 +78,7 @@ pub(super) struct Rate {
 pub fn nearest(job: &EpisodeJob, ends: &[Time]) -> usize {
     let after = ends.partition_point(|&end| end < job.boundary);
     let before = if after == 0 { job.start } else { ends[after - 1] };
-    let to = |begin: Time| begin.0.abs_diff(job.boundary.0);
+    let to = |begin: Time| begin.ps().abs_diff(job.boundary.ps());
     match ends.get(after) {
         Some(&next) if to(next) < to(before) => after + 1,
         _ => after,
@@ -90,14 +90,14 @@ impl Rate {
     pub(super) fn of(job: &EpisodeJob, seen: &EpisodeJobResult, episode: &Episode) -> Self {
         let (ends, entered) = (seen.ends.clone(), episode.entered());
         let mean = match ends[..] {
-            [] => Span(1),
+            [] => Span::from_ps(1),
             [only] => only - job.start,
             [.., last] => {
                 let first = lasting(&ends, entered);
-                Span((last - ends[first - 1]).0.div_ceil((ends.len() - first) as u64))
+                Span::from_ps((last - ends[first - 1]).ps().div_ceil((ends.len() - first) as u64))
             }
         };
-        let gathered = episode.gathered().0;
+        let gathered = episode.gathered().ps();
         let mut rate =
             Self { gathered, start: job.start, ends, replayed: job.replayed, mean, ..Self::default() };
         rate.error = seen.certainty.error;
@@ -107,13 +107,13 @@ impl Rate {
             // that began next to it stands for it.
             let present = nearest(job, &rate.ends);
             let (begin, _) = rate.iteration(present);
-            rate.gathered = (begin + gathered).saturating_sub(job.boundary.0);
-            rate.missed = Span(begin.abs_diff(job.boundary.0));
+            rate.gathered = (begin + gathered).saturating_sub(job.boundary.ps());
+            rate.missed = Span::from_ps(begin.abs_diff(job.boundary.ps()));
             rate.replayed = present as u64;
             rate.before = Work::iterations(rate.replayed);
             return rate;
         }
-        let before = rate.until(u128::from(job.pause().0) + u128::from(gathered));
+        let before = rate.until(u128::from(job.pause().ps()) + u128::from(gathered));
         Self { before, ..rate }
     }
 
@@ -124,13 +124,13 @@ impl Rate {
 
     /// When the last simulated iteration ended, in picoseconds.
     fn last(&self) -> u64 {
-        self.ends.last().unwrap_or(&self.start).0
+        self.ends.last().unwrap_or(&self.start).ps()
     }
 
     /// When the iteration after `whole` simulated ones begins, and how long it takes.
     fn iteration(&self, whole: usize) -> (u64, Span) {
         let begin = if whole == 0 { self.start } else { self.ends[whole - 1] };
-        (begin.0, self.ends.get(whole).map_or(self.mean, |&end| end - begin))
+        (begin.ps(), self.ends.get(whole).map_or(self.mean, |&end| end - begin))
     }
 
     /// Where its iterations began `ns` after the episode's start and before, but after `first` of the simulation and not long
@@ -145,16 +145,16 @@ impl Rate {
         mut mark: impl FnMut(i128),
     ) -> Option<Work> {
         let now = u128::from(ns) * 1_000 + u128::from(self.gathered);
-        if now < u128::from(self.start.0) {
+        if now < u128::from(self.start.ps()) {
             return None;
         }
-        let (simulated, last, mean) = (self.ends.len() as u64, self.last(), self.mean.0.max(1));
+        let (simulated, last, mean) = (self.ends.len() as u64, self.last(), self.mean.ps().max(1));
         let begin = |iteration: u64| match iteration.checked_sub(simulated) {
             None => u128::from(self.iteration(iteration as usize).0),
             Some(after) => u128::from(last) + u128::from(after) * u128::from(mean),
         };
         let present = if now < u128::from(last) {
-            self.ends.partition_point(|&end| u128::from(end.0) <= now) as u64
+            self.ends.partition_point(|&end| u128::from(end.ps()) <= now) as u64
         } else {
             simulated + u64::try_from((now - u128::from(last)) / u128::from(mean)).unwrap_or(u64::MAX >> 1)
         };
@@ -169,7 +169,7 @@ impl Rate {
 
     /// Work done in the simulation until `ps`.
     fn until(&self, ps: u128) -> Work {
-        let whole = self.ends.partition_point(|&end| u128::from(end.0) <= ps);
+        let whole = self.ends.partition_point(|&end| u128::from(end.ps()) <= ps);
         let (begin, iteration) = self.iteration(whole);
         let part = Work::done_in(ps.saturating_sub(u128::from(begin)), iteration);
         Work(Work::iterations(whole as u64).0 + part.0)
@@ -182,8 +182,8 @@ impl Rate {
     /// mean of n iterations with a standard error e, the n of another such sample differ by √2·e, m more by √(1 + n/m)·e. Those of a
     /// job alone are what they are as far as they were simulated.
     pub(super) fn variance(&self, ns: u64, ideal: Span) -> f64 {
-        let (ns, mean) = (ns as f64, self.mean.0.max(1) as f64);
-        let missed = self.missed.0 as f64 / 1e3;
+        let (ns, mean) = (ns as f64, self.mean.ps().max(1) as f64);
+        let missed = self.missed.ps() as f64 / 1e3;
         if !self.shared {
             let simulated = self.last().saturating_sub(self.gathered) as f64 / 1e3;
             let beyond = (ns - simulated).max(0.0);
@@ -191,7 +191,7 @@ impl Rate {
             return off * off + missed * missed;
         }
         // The interval of a few iterations that differ is wide, but others do no more to a job than make it this much longer.
-        let any = ((1.0 - ideal.0 as f64 / mean).max(0.0) / f64::sqrt(12.0)).max(NOISE);
+        let any = ((1.0 - ideal.ps() as f64 / mean).max(0.0) / f64::sqrt(12.0)).max(NOISE);
         let (error, n) = match self.error.map(|error| error / NORMAL_95) {
             Some(error) if error <= any => (error, self.ends.len() as f64),
             _ => (any, 1.0),
@@ -204,7 +204,7 @@ impl Rate {
 
     /// Whether `ns` after the episode's start lies beyond what was simulated of the job.
     pub(super) fn is_extrapolated(&self, ns: u64) -> bool {
-        ns > Span(self.last().saturating_sub(self.gathered)).ns_ceil()
+        ns > Span::from_ps(self.last().saturating_sub(self.gathered)).ns_ceil()
     }
 
     /// Nanoseconds from the episode's start until `work` is done, rounded up.
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn job(start: u64, phase: u64) -> EpisodeJob {
-        let (start, phase) = (Time(start), Span(phase));
+        let (start, phase) = (Time::from_ps(start), Span::from_ps(phase));
         EpisodeJob {
             job: 0,
             placement: vec![],
@@ -303,12 +303,16 @@ mod tests {
     fn rate(start: u64, phase: u64, ends: Vec<Time>, entered: u64, gathered: u64) -> Rate {
         let jobs = vec![job(start, phase), job(entered, 0), job(gathered, gathered)];
         let seen = EpisodeJobResult { ends, certainty: Certainty::default() };
-        Rate::of(&job(start, phase), &seen, &Episode { number: 0, jobs, horizon: Span(1), replay: None })
+        Rate::of(
+            &job(start, phase),
+            &seen,
+            &Episode { number: 0, jobs, horizon: Span::from_ps(1), replay: None },
+        )
     }
 
     #[test]
     fn a_remnant_of_work_is_no_reason_for_a_checkpoint() {
-        let ends = [50_000_000, 100_000_000].map(Time).to_vec();
+        let ends = [50_000_000, 100_000_000].map(Time::from_ps).to_vec();
         let rate = rate(0, 0, ends, 0, 0);
         let (pause, write) = (crate::life::Parts::default(), 7_000);
         let segment = Segment { begin: 0, pause, first: 100_000, every: 100_000, write };
@@ -328,7 +332,7 @@ mod tests {
         for seed in 0..1_000 {
             let mut random = RandomStream::new(seed, "cuts", 0);
             let duration = 1_000_000 + random.below(1 << 50);
-            let rate = rate(0, 0, vec![Time(duration * 1_000)], 0, 0);
+            let rate = rate(0, 0, vec![Time::from_ps(duration * 1_000)], 0, 0);
             let (mut left, mut passed) = (Work::iterations(1), 0);
             for _ in 0..random.below(20) {
                 let until = 1 + random.below((duration - passed) / 2);
@@ -347,9 +351,9 @@ mod tests {
     #[test]
     fn a_slow_first_iteration_is_not_done_before_its_end() {
         // The first iteration takes 110, disturbed by a job that ends at 90; the others 40 (all ns).
-        let ends = [120_000, 160_000, 200_000].map(Time).to_vec();
+        let ends = [120_000, 160_000, 200_000].map(Time::from_ps).to_vec();
         let rate = rate(10_000, 0, ends, 10_000, 0);
-        assert_eq!(rate.mean, Span(40_000));
+        assert_eq!(rate.mean, Span::from_ps(40_000));
         assert_eq!(rate.done_by(65), Work(Work::ONE / 2));
         assert_eq!(rate.done_by(120), Work::iterations(1));
         assert_eq!(rate.done_by(140), Work(Work::ONE * 3 / 2));
@@ -360,18 +364,18 @@ mod tests {
     #[test]
     fn iterations_before_the_last_job_enters_tell_nothing_of_the_rate() {
         // Another job enters at 45: iterations of 20 become ones of 30.
-        let ends: Vec<Time> = [20_000, 40_000, 65_000, 95_000, 125_000].map(Time).to_vec();
+        let ends: Vec<Time> = [20_000, 40_000, 65_000, 95_000, 125_000].map(Time::from_ps).to_vec();
         let mean = |ends: &[Time], entered| rate(0, 0, ends.to_vec(), entered, 0).mean;
-        assert_eq!(mean(&ends, 45_000), Span(30_000));
+        assert_eq!(mean(&ends, 45_000), Span::from_ps(30_000));
         // Where none has begun since, the last one is what is known.
-        assert_eq!(mean(&ends[..3], 45_000), Span(25_000));
-        assert_eq!(mean(&ends, 0), Span(26_250));
+        assert_eq!(mean(&ends[..3], 45_000), Span::from_ps(25_000));
+        assert_eq!(mean(&ends, 0), Span::from_ps(26_250));
     }
 
     #[test]
     fn a_phase_takes_no_time_and_what_is_done_before_all_have_entered_does_not_count() {
         // The last to enter does so at 50, in the midst of the first iteration.
-        let ends = [70_000, 110_000].map(Time).to_vec();
+        let ends = [70_000, 110_000].map(Time::from_ps).to_vec();
         let rate = rate(30_000, 30_000, ends.clone(), 50_000, 50_000);
         assert_eq!(rate.before, Work(Work::ONE / 2));
         for (ns, halves) in [(0, 0), (20, 1), (40, 2), (60, 3), (100, 5), (400, 20)] {
@@ -380,7 +384,8 @@ mod tests {
         }
         assert!(rate.is_extrapolated(61) && !rate.is_extrapolated(60));
         // The same after a pause of 20, over which the others go on.
-        let paused = self::rate(50_000, 30_000, [90_000, 130_000].map(Time).to_vec(), 50_000, 50_000);
+        let paused =
+            self::rate(50_000, 30_000, [90_000, 130_000].map(Time::from_ps).to_vec(), 50_000, 50_000);
         for (ns, halves) in [(0, 0), (19, 0), (40, 1), (60, 2), (80, 3)] {
             assert_eq!(paused.done_by(ns), Work(Work::ONE / 2 * halves), "{ns}");
         }
@@ -395,7 +400,7 @@ mod tests {
             let mut at = start;
             let mut one = || {
                 at += 1_000 + random.below(90_000_000);
-                Time(at)
+                Time::from_ps(at)
             };
             let ends = (0..=seed % 6).map(|_| one()).collect();
             let entered = start + random.below(200_000_000);

@@ -33,7 +33,7 @@ impl Enough {
     /// part, over that mean: half the 95% confidence interval. While there is one batch, iterations stand for batches.
     /// `None` while there is nothing to compare.
     pub fn error(&self, iterations: impl Iterator<Item = Span>) -> Option<f64> {
-        let all: Vec<f64> = iterations.map(|span| span.0 as f64).collect();
+        let all: Vec<f64> = iterations.map(|span| span.ps() as f64).collect();
         let shortest = self.batch.max(1) as usize;
         if all.len() < 2 * shortest {
             return half_width(&all, 1);
@@ -47,10 +47,10 @@ impl Enough {
     /// How long an episode may last in which a job's mean iteration is off by `error`, if the job takes `life` in all.
     pub fn good_for(&self, error: f64, life: Span) -> Span {
         if error <= self.tolerance || self.tolerance >= 1.0 {
-            return Span(u64::MAX);
+            return Span::MAX;
         }
         let ratio = self.tolerance / error;
-        Span((life.0 as f64 * ratio * ratio) as u64)
+        Span::from_ps((life.ps() as f64 * ratio * ratio) as u64)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     const ENOUGH: Enough = Enough { batch: 3, tolerance: 0.02, most: 400 };
 
     fn error(spans: &[u64]) -> Option<f64> {
-        ENOUGH.error(spans.iter().map(|&span| Span(span)))
+        ENOUGH.error(spans.iter().map(|&span| Span::from_ps(span)))
     }
 
     #[test]
@@ -111,19 +111,19 @@ mod tests {
     /// A mean may be off by the more the shorter its episode is; over episodes the squares add up to the tolerance's.
     #[test]
     fn episodes_that_are_off_as_far_as_they_may_are_together_off_by_the_tolerance() {
-        let life = Span(1_000_000_000);
-        assert_eq!(ENOUGH.good_for(0.02, life), Span(u64::MAX));
-        assert_eq!(ENOUGH.good_for(0.04, life), Span(250_000_000));
+        let life = Span::from_ps(1_000_000_000);
+        assert_eq!(ENOUGH.good_for(0.02, life), Span::MAX);
+        assert_eq!(ENOUGH.good_for(0.04, life), Span::from_ps(250_000_000));
         let parts = [0.5, 0.3, 0.15, 0.05];
         let squares = parts.map(|part: f64| {
             let off = 0.02 / part.sqrt();
-            assert!(ENOUGH.good_for(off * 0.999, life).0 as f64 > part * life.0 as f64);
-            assert!((ENOUGH.good_for(off * 1.001, life).0 as f64) < part * life.0 as f64);
+            assert!(ENOUGH.good_for(off * 0.999, life).ps() as f64 > part * life.ps() as f64);
+            assert!((ENOUGH.good_for(off * 1.001, life).ps() as f64) < part * life.ps() as f64);
             (part * off) * (part * off)
         });
         assert!((squares.iter().sum::<f64>().sqrt() - 0.02).abs() < 1e-12);
         let never = Enough { tolerance: 1.0, ..ENOUGH };
-        assert_eq!(never.good_for(7.0, life), Span(u64::MAX));
+        assert_eq!(never.good_for(7.0, life), Span::MAX);
     }
 
     /// Part of 400 series of this mean of which a stretch is off by more than `error` says.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn judged(all: &[f64]) -> Option<f64> {
-        ENOUGH.error(all.iter().map(|&value| Span(value as u64)))
+        ENOUGH.error(all.iter().map(|&value| Span::from_ps(value as u64)))
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub trait Listener {
 impl Cluster<'_> {
     pub(super) fn notify(&self, happening: Happening<'_>) {
         if let Some(listener) = self.machine.listener {
-            listener.hears(CalendarTime(self.now), happening);
+            listener.hears(CalendarTime::from_ns(self.now), happening);
         }
     }
 

@@ -290,7 +290,7 @@ impl<'a> Cluster<'a> {
     pub fn next_event(&self) -> Option<u64> {
         // One that comes to a full queue waits for a start, which is an event of its own.
         let room = self.machine.queue.is_none_or(|most| self.queue.len() < most as usize);
-        let submission = self.jobs.get(self.submitted).filter(|_| room).map(|job| job.submit.0);
+        let submission = self.jobs.get(self.submitted).filter(|_| room).map(|job| job.submit.ns());
         let release = self.releases.front().map(|(at, ..)| *at);
         let trouble = self.outages.as_ref().and_then(|outages| outages.agenda.next());
         submission.into_iter().chain(release).chain(trouble).min()
@@ -320,7 +320,7 @@ impl<'a> Cluster<'a> {
     /// interrupts are among the changes of the next [`Self::decide`].
     pub fn advance(&mut self, now: u64, scheduler: &mut dyn Scheduler) {
         if let Some(listener) = self.machine.listener.filter(|_| now > self.now) {
-            listener.goes_to(CalendarTime(now));
+            listener.goes_to(CalendarTime::from_ns(now));
         }
         self.forget_told();
         self.ledger.until(now);
@@ -335,7 +335,7 @@ impl<'a> Cluster<'a> {
     fn submit(&mut self, scheduler: &mut dyn Scheduler) {
         let most = self.machine.queue.map_or(usize::MAX, |most| most as usize);
         while self.queue.len() < most
-            && self.jobs.get(self.submitted).is_some_and(|job| job.submit.0 <= self.now)
+            && self.jobs.get(self.submitted).is_some_and(|job| job.submit.ns() <= self.now)
         {
             let job = JobId(self.submitted as u32);
             self.submitted += 1;

@@ -64,12 +64,12 @@ impl View for Cluster<'_> {
 
     fn submitted_at(&self, job: JobId) -> Option<CalendarTime> {
         let at = self.status[job.0 as usize].submitted;
-        (at != NEVER).then_some(CalendarTime(at))
+        (at != NEVER).then_some(CalendarTime::from_ns(at))
     }
 
     fn deadline_of(&self, job: JobId) -> Option<u64> {
         let within = Some(self.job(job).deadline).filter(|&within| within < u64::MAX)?;
-        Some(self.submitted_at(job)?.0.saturating_add(within))
+        Some(self.submitted_at(job)?.ns().saturating_add(within))
     }
 
     fn started(&self, job: JobId) -> u64 {
@@ -130,7 +130,7 @@ impl Cluster<'_> {
     /// When a job first got GPUs.
     pub fn first_start(&self, job: JobId) -> Option<CalendarTime> {
         let start = self.status[job.0 as usize].first_start;
-        (start != NEVER).then_some(CalendarTime(start))
+        (start != NEVER).then_some(CalendarTime::from_ns(start))
     }
 
     /// Times that a job was started.

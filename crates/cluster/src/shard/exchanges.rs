@@ -35,7 +35,7 @@ const TOLERANCE: f64 = 0.01;
 const SHIFTED: u64 = 8;
 /// Rounding of instants and rates: parts of an exchange's own time, and what a few sums of picoseconds come to.
 const ROUNDING: f64 = 1e-9;
-const TICKS: Span = Span(10);
+const TICKS: Span = Span::from_ps(10);
 /// Exchanges of a communicator that are not asked, after members came apart once, and at most.
 const FIRST_REST: u32 = 1;
 const LONGEST_REST: u32 = 64;
@@ -212,7 +212,7 @@ impl Exchanges {
         }
         let (bytes, even) = plan.at_once().expect("no other plan joins in step");
         let own = *self.own.entry((join.communicator, replay.plan_number(join))).or_insert_with(|| {
-            let time = |bytes| fabric.coupled_span(in_step.group, Bytes(bytes), 1);
+            let time = |bytes| fabric.coupled_span(in_step.group, Bytes::new(bytes), 1);
             let uneven = if even { Span::ZERO } else { time(bytes) - time(bytes - 1) };
             let time = time(bytes);
             Own { time, bound: (in_step.spread + uneven + time.scaled(ROUNDING) + TICKS) * SHIFTED }
@@ -220,13 +220,13 @@ impl Exchanges {
         let (first, last) = self.open.get(&run).map_or((ready, ready), |open| (open.first, open.last));
         let skew = (last - first) * SHIFTED;
         let before = self.of(members);
-        let limit = (last + own.time).since(self.start).scaled(TOLERANCE).0;
-        let bound = before.saturating_add(own.bound.0);
-        let Some(left) = limit.checked_sub(bound).filter(|&left| left >= skew.0) else {
+        let limit = (last + own.time).since(self.start).scaled(TOLERANCE).ps();
+        let bound = before.saturating_add(own.bound.ps());
+        let Some(left) = limit.checked_sub(bound).filter(|&left| left >= skew.ps()) else {
             return self.by_message(run, ByMessage::Bound);
         };
         if !all {
-            let most = Span(left / SHIFTED).min(own.time.scaled(TOLERANCE));
+            let most = Span::from_ps(left / SHIFTED).min(own.time.scaled(TOLERANCE));
             self.open.insert(run, Open { communicator: join.communicator, first, last, most });
             return Course::Wait(Some(first + most));
         }
@@ -234,12 +234,12 @@ impl Exchanges {
         if let Some(known) = self.known.get_mut(&join.communicator) {
             known.rested = 0;
         }
-        let under_way = UnderWay { start: last, alone: own.time, bound: bound + skew.0 };
+        let under_way = UnderWay { start: last, alone: own.time, bound: bound + skew.ps() };
         self.under_way.insert(run, under_way);
         self.done.whole += 1;
         let n = u64::from(plan.members());
         self.done.messages += n * (n - 1);
-        Course::Whole(in_step.group, Bytes(bytes))
+        Course::Whole(in_step.group, Bytes::new(bytes))
     }
 
     /// Those to come to `run` have not come in time.
@@ -271,7 +271,7 @@ impl Exchanges {
     /// A member waited in vain for so long.
     pub(super) fn waited(&mut self, rank: RankId, span: Span) {
         let bound = &mut self.bounds[rank.0 as usize];
-        *bound = bound.saturating_add((span * SHIFTED).0);
+        *bound = bound.saturating_add((span * SHIFTED).ps());
     }
 
     /// A group of these members, an exchange or another one, has ended.
@@ -282,7 +282,7 @@ impl Exchanges {
         let mut bound = self.of(members);
         if let Some(under_way) = self.under_way.remove(&run) {
             let delay = at.since(under_way.start + under_way.alone);
-            bound = bound.max(under_way.bound.saturating_add(delay.0));
+            bound = bound.max(under_way.bound.saturating_add(delay.ps()));
         }
         for member in members {
             self.bounds[member.rank.0 as usize] = bound;
@@ -312,7 +312,7 @@ impl Exchanges {
             (first.since(self.start), at_first)
         };
         // Of the time that it would be, which may be the lesser one.
-        done.error = bound as f64 / (span.0.saturating_sub(bound) as f64).max(1.0);
+        done.error = bound as f64 / (span.ps().saturating_sub(bound) as f64).max(1.0);
         done
     }
 }

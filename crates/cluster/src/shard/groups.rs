@@ -56,7 +56,7 @@ pub(super) fn start_group<F: Fabric>(
                 let members: Vec<_> = (0..ranks.len() as u32).map(place).collect();
                 fabric.prepare_exchange(&members, replay.collective_entropy(join.communicator))
             });
-            let (bytes, steps) = (Bytes(bytes), 1);
+            let (bytes, steps) = (Bytes::new(bytes), 1);
             let span = fabric.coupled_span(id, bytes, steps);
             return Group { id, shape, bytes, steps, before: Span::ZERO, span, forced: true };
         };
@@ -65,9 +65,9 @@ pub(super) fn start_group<F: Fabric>(
                 coupled.edges.iter().map(|&(from, to, weight)| (place(from), place(to), weight)).collect();
             fabric.prepare_coupled(&edges, replay.collective_entropy(join.communicator))
         });
-        let (bytes, steps) = (Bytes(coupled.bytes), coupled.steps);
-        let path = fabric.coupled_span(id, Bytes(1), steps);
-        let before = Span(plan.before().0.saturating_sub(path.0));
+        let (bytes, steps) = (Bytes::new(coupled.bytes), coupled.steps);
+        let path = fabric.coupled_span(id, Bytes::new(1), steps);
+        let before = Span::from_ps(plan.before().ps().saturating_sub(path.ps()));
         Group {
             id,
             shape,
@@ -137,5 +137,13 @@ pub(super) fn start_meeting<F: Fabric>(
     });
     let ticket = Ticket(COUPLED | (job as u64) << 32 | u64::from(complete.run));
     let (leader, class) = (place(meeting.first), meet.dimension as u8);
-    fabric.start_coupled(complete.start, leader, ticket, group, Bytes(meeting.bytes), meeting.steps, class);
+    fabric.start_coupled(
+        complete.start,
+        leader,
+        ticket,
+        group,
+        Bytes::new(meeting.bytes),
+        meeting.steps,
+        class,
+    );
 }

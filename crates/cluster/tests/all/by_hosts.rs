@@ -332,7 +332,7 @@ fn delayed(jobs: &[Job], durations: &[u64], machine: &Machine<'_>) -> (usize, Ve
     let ended: Vec<Ended> = stays.0.0.iter().map(|ended| ended.expect("it ends")).collect();
     let (mut waiting, mut late, mut before) = (0, Vec::new(), 0);
     for (j, job) in jobs.iter().enumerate() {
-        let (at, start) = (job.submit.0.max(before), ended[j].start.0);
+        let (at, start) = (job.submit.ns().max(before), ended[j].start.ns());
         before = before.max(start);
         if start == at {
             continue;
@@ -340,14 +340,14 @@ fn delayed(jobs: &[Job], durations: &[u64], machine: &Machine<'_>) -> (usize, Ve
         waiting += 1;
         // Who has GPUs as it becomes the head: not those after it that start in the same instant.
         let has = |k: usize| {
-            let begun = ended[k].start.0 < at || (ended[k].start.0 == at && k < j);
-            k != j && begun && ended[k].finish.0 > at
+            let begun = ended[k].start.ns() < at || (ended[k].start.ns() == at && k < j);
+            k != j && begun && ended[k].finish.ns() > at
         };
         let mut free = vec![per_host; (machine.endpoints / per_host) as usize];
         let mut ends: Vec<(u64, usize)> = Vec::new();
         for k in (0..jobs.len()).filter(|&k| has(k)) {
             free = less(&free, &on[k]);
-            ends.push((ended[k].finish.0, k));
+            ends.push((ended[k].finish.ns(), k));
         }
         ends.sort_unstable();
         for (end, k) in ends {

@@ -97,7 +97,7 @@ fn times(segments: u64, every_ns: u64, write: u64, restart: u64, mtbf: f64, runs
     let of = |seed: u64| {
         let mut machine = with(&operations, every(every_ns, write, restart));
         machine.seed = seed;
-        run("fcfs", &jobs, &machine).0[0].finish.0 as f64
+        run("fcfs", &jobs, &machine).0[0].finish.ns() as f64
     };
     (0..runs).map(of).collect()
 }
@@ -155,7 +155,7 @@ fn an_interrupted_job_goes_back_to_its_last_finished_checkpoint() {
     let machine = with(&operations, every(100, 10, 7));
     let (ended, replayed) = run("fcfs", &[job(0, 2, 250)], &machine);
     // At 205: 195 done, 100 kept. On at 212 with 100 done. At 250: 38 done since, lost. On at 257: 100, write, 50.
-    assert_eq!(ended[0].finish.0, 257 + 100 + 10 + 50);
+    assert_eq!(ended[0].finish.ns(), 257 + 100 + 10 + 50);
     let time = replayed.gpu_time;
     assert_eq!((time.lost, time.restart, time.checkpoint), (2 * (95 + 38), 2 * 14, 2 * (10 + 10)));
     assert_eq!(time.useful(), 2 * 250);
@@ -176,8 +176,8 @@ fn spares_take_over_and_are_given_back() {
         let operations = Operations { known, spares: Spares { hosts, delay }, ..nothing(&plant) };
         let jobs = [job(0, 4, 400), job(1, 2, 5_000)];
         let (ended, replayed) = run("fcfs", &jobs, &with(&operations, Life::default()));
-        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 6);
-        (ended[0].finish.0, ended[1].start.0)
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 6);
+        (ended[0].finish.ns(), ended[1].start.ns())
     };
     // Without a spare the first job, interrupted at 100, finds room once host 2, which the second one loses at 150, is back.
     assert_eq!(finish(0, 0), (160 + 400, 1));
@@ -196,7 +196,7 @@ fn a_repaired_host_is_the_spare_of_the_next() {
     let operations = Operations { known, spares: Spares { hosts: 1, delay: 0 }, ..nothing(&plant) };
     let machine = with(&operations, Life::default());
     let (ended, replayed) = run("fcfs", &[job(0, 4, 500)], &machine);
-    assert_eq!((ended[0].finish.0, ended[0].time.interruptions), (370 + 500, 3));
+    assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (370 + 500, 3));
     // The failed GPUs: host 0 whole while it is replaced, host 1 to the end, one GPU for 20.
     assert_eq!(replayed.gpu_time.failed, 2 * 100 + 2 * (870 - 300) + 20);
 }
@@ -208,15 +208,15 @@ fn a_cut_off_leaf_fails_and_one_that_is_drained_drains() {
     let jobs = [job(0, 4, 300), job(0, 4, 300)];
     let operations = Operations { known: vec![at(100, Class::Switch, 1, 50)], ..nothing(&plant) };
     let (ended, replayed) = run("fcfs", &jobs, &with(&operations, Life::default()));
-    assert_eq!((ended[0].finish.0, ended[1].finish.0), (300, 150 + 300));
+    assert_eq!((ended[0].finish.ns(), ended[1].finish.ns()), (300, 150 + 300));
     assert_eq!((replayed.gpu_time.failed, replayed.gpu_time.lost), (4 * 50, 4 * 100));
     let window = |leave, notice| Maintenance { component: switch, at: 100, lasts: 1_000, notice, leave };
     let drained = |leave, notice| {
         let operations = Operations { maintenance: vec![window(leave, notice)], ..nothing(&plant) };
         let (ended, replayed) = run("fcfs", &jobs, &with(&operations, every(1_000, 20, 5)));
-        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 8);
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 8);
         assert_eq!(replayed.gpu_time.failed, 0);
-        (ended[0].finish.0, replayed.gpu_time.lost, replayed.gpu_time.draining)
+        (ended[0].finish.ns(), replayed.gpu_time.lost, replayed.gpu_time.draining)
     };
     // Stopped at 100 with nothing written: on at 300, when the other job has ended; pays its restart and begins anew.
     assert_eq!(drained(Leave::Stopped, 0), (300 + 5 + 300, 4 * 100, 4 * (605 - 100)));
@@ -232,7 +232,7 @@ fn nothing_is_placed_where_notice_was_given() {
     let operations = Operations { maintenance: vec![window], ..nothing(&plant) };
     let jobs = [job(0, 2, 200), job(0, 2, 50), job(150, 2, 100), job(210, 2, 10)];
     let (ended, _) = run("fcfs", &jobs, &with(&operations, Life::default()));
-    let starts: Vec<u64> = ended.iter().map(|ended| ended.start.0).collect();
+    let starts: Vec<u64> = ended.iter().map(|ended| ended.start.ns()).collect();
     // The first runs out the notice; from then on host 1 is all there is.
     assert_eq!(starts, [0, 0, 150, 250]);
 }
@@ -245,10 +245,10 @@ fn moving_costs_where_the_gpus_are_others_and_loading_where_the_data_are_not() {
     let operations = Operations { maintenance: vec![window], ..nothing(&plant) };
     let life = Life { migration: 30, loading: 40, restart: 2, ..Life::default() };
     let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&operations, life.clone()));
-    assert_eq!((ended[0].finish.0, ended[0].time.stops), (40 + 200 + 2 + 30, 1));
+    assert_eq!((ended[0].finish.ns(), ended[0].time.stops), (40 + 200 + 2 + 30, 1));
     assert_eq!((replayed.gpu_time.loading, replayed.gpu_time.restart), (40, 32));
     let near = Life { data_region: Some(0), ..life };
-    assert_eq!(run("fcfs", &[job(0, 1, 200)], &with(&operations, near)).0[0].finish.0, 200 + 2 + 30);
+    assert_eq!(run("fcfs", &[job(0, 1, 200)], &with(&operations, near)).0[0].finish.ns(), 200 + 2 + 30);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
         let (ended, replayed) = run(name, &jobs, &machine);
         let time = replayed.gpu_time;
         let gpus = plant.hosts * plant.per_host;
-        assert_eq!(time.total(), u128::from(replayed.end.0) * u128::from(gpus), "{name}, seed {seed}");
+        assert_eq!(time.total(), u128::from(replayed.end.ns()) * u128::from(gpus), "{name}, seed {seed}");
         let asked: u128 =
             jobs.iter().zip(&durations).map(|(job, &ns)| u128::from(ns) * u128::from(job.gpus)).sum();
         assert_eq!(time.useful(), asked, "{name}, seed {seed}");
@@ -405,7 +405,7 @@ fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
     // On 01, which is cut off from 70 to 100 by what is repaired then.
     let operations = cables([90, 50]);
     let (ended, replayed) = run("fcfs", &[job(30, 2, 100)], &with(&operations, Life::default()));
-    assert_eq!((ended[0].finish.0, ended[0].time.interruptions), (130, 0));
+    assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (130, 0));
     assert_eq!((replayed.gpu_time.failed, replayed.gpu_time.total()), (2 * 10 + 3 * 50, 5 * 130));
 }
 
@@ -417,7 +417,7 @@ fn what_is_cut_off_twice_is_gone_until_both_are_repaired() {
     let operations = Operations { known, ..nothing(&plant) };
     for name in ["fcfs", "easy", "conservative", "priority", "mast", "gang"] {
         let (ended, replayed) = run(name, &[job(0, 3, 30)], &with(&operations, Life::default()));
-        assert_eq!((ended[0].finish.0, ended[0].time.interruptions), (95, 1), "{name}");
+        assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (95, 1), "{name}");
         assert_eq!(replayed.gpu_time.failed, 55, "{name}");
     }
 }
@@ -432,7 +432,7 @@ fn a_fault_takes_what_is_in_the_memory_of_gpus() {
         // Slices of 7: the first job until 7, the second until 14, the first until 21.
         let operations = Operations { known: vec![at(16, class, 0, 5)], ..nothing(&plant) };
         let (ended, replayed) = run("gang", &jobs, &with(&operations, Life::default()));
-        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 2);
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 2);
         assert_eq!(replayed.gpu_time.useful(), 2 * 40);
         let hits: Vec<u32> = ended.iter().map(|ended| ended.time.interruptions).collect();
         (replayed.gpu_time.lost, replayed.gpu_time.failed, hits)
@@ -452,8 +452,8 @@ fn elastic_jobs_shrink_grow_and_start_smaller() {
             (0..jobs.len()).map(|job| if job == 0 { elastic.clone() } else { Life::default() }).collect(),
         );
         let (ended, replayed) = run("easy", jobs, &machine);
-        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.0) * 8);
-        (ended.iter().map(|ended| ended.finish.0).collect::<Vec<_>>(), replayed.gpu_time)
+        assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 8);
+        (ended.iter().map(|ended| ended.finish.ns()).collect::<Vec<_>>(), replayed.gpu_time)
     };
     let whole = known(&[]);
     // Alone for 50, on 4 GPUs for 30 while the other has 4, and on 8 again for what is left of 100 at 65.
@@ -467,7 +467,8 @@ fn elastic_jobs_shrink_grow_and_start_smaller() {
     let (ends, _) = with_lives(
         &whole,
         0,
-        &[job(10, 8, 100), job(0, 4, 70)].map(|j| Job { submit: windtunnel_kernel::CalendarTime(10), ..j }),
+        &[job(10, 8, 100), job(0, 4, 70)]
+            .map(|j| Job { submit: windtunnel_kernel::CalendarTime::from_ns(10), ..j }),
     );
     assert_eq!(ends[0], 10 + 70 + 65);
     // Of eight GPUs one fails at 30: 30 done and lost, then 100 on 7 until it is back; growing restarts nothing.
@@ -509,7 +510,7 @@ fn elastic_work_is_conserved() {
         let name = names[up_to(7) as usize];
         let (ended, replayed) = run(name, &jobs, &machine);
         let time = replayed.gpu_time;
-        assert_eq!(time.total(), u128::from(replayed.end.0) * 16, "{name}, seed {seed}");
+        assert_eq!(time.total(), u128::from(replayed.end.ns()) * 16, "{name}, seed {seed}");
         let asked: i128 = jobs.iter().map(|job| i128::from(job.estimate) * i128::from(job.gpus)).sum();
         let starts: i128 = ended.iter().map(|e| i128::from(1 + e.time.stops + e.time.interruptions)).sum();
         let off = (time.useful() as i128 - asked).abs();

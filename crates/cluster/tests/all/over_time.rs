@@ -74,7 +74,7 @@ fn stays_are_what_is_busy_and_never_two_on_a_gpu() {
             let last = |job: u32| watching.stays.iter().rev().find(|stay| stay.job.0 == job).map(until);
             for (job, ended) in watching.kept.0.iter().enumerate() {
                 let ended = ended.expect("all have");
-                assert_eq!(last(job as u32), Some(ended.finish.0), "{name}, seed {seed}");
+                assert_eq!(last(job as u32), Some(ended.finish.ns()), "{name}, seed {seed}");
             }
             stays += watching.stays.len() - jobs.len();
         }
@@ -93,16 +93,16 @@ fn bins_sum_to_what_jobs_waited_and_ran() {
                 bins.iter().map(of).sum::<u128>()
             };
             let ended: Vec<Ended> = watching.kept.0.iter().map(|ended| ended.expect("all have")).collect();
-            let waited: u128 = ended.iter().map(|of| u128::from(of.start.0 - of.submit.0)).sum();
+            let waited: u128 = ended.iter().map(|of| u128::from(of.start.ns() - of.submit.ns())).sum();
             assert_eq!(sum(&|bin| bin.waiting), waited, "{name}, seed {seed}");
-            let ran: u128 = ended.iter().map(|of| u128::from(of.finish.0 - of.start.0)).sum();
+            let ran: u128 = ended.iter().map(|of| u128::from(of.finish.ns() - of.start.ns())).sum();
             assert_eq!(sum(&|bin| bin.running), ran, "{name}, seed {seed}");
             let time = replayed.gpu_time;
             assert_eq!(sum(&|bin| bin.gpu_time.busy), time.busy);
             assert_eq!(sum(&|bin| bin.gpu_time.stranded), time.stranded);
             assert_eq!(sum(&|bin| bin.gpu_time.idle), time.idle);
-            assert_eq!(replayed.timeline.end(), replayed.end.0);
-            assert!(jobs.iter().all(|job| job.submit.0 <= replayed.end.0));
+            assert_eq!(replayed.timeline.end(), replayed.end.ns());
+            assert!(jobs.iter().all(|job| job.submit.ns() <= replayed.end.ns()));
         }
     }
 }

@@ -90,7 +90,7 @@ fn rows_of_the_matrix_take_turns() {
     struct Finish(Vec<(u32, u64)>);
     impl Observer for Finish {
         fn ended(&mut self, ended: &Ended) -> Result<(), String> {
-            self.0.push((ended.job.0, ended.finish.0));
+            self.0.push((ended.job.0, ended.finish.ns()));
             Ok(())
         }
     }
@@ -118,7 +118,7 @@ fn jobs_of_other_rows_fill_what_a_slice_leaves_idle() {
     let replayed = replay(&jobs, &durations(&jobs), &machine, gang.as_mut(), &mut Nothing).unwrap();
     // 6 x 20 + 2 x 4 x 20 + 2 x 40 = 360 GPU-ns; all eight are busy until the first two rows are through.
     assert_eq!(replayed.gpu_time.busy, 360);
-    assert!(replayed.end.0 <= 60, "{}", replayed.end.0);
+    assert!(replayed.end.ns() <= 60, "{}", replayed.end.ns());
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn the_lowest_priority_and_the_latest_start_go_first_and_no_more_than_need_be() 
             let mut jobs = before.to_vec();
             jobs.push(of(10, 3, 5));
             let (found, _) = run(name, &jobs, &machine(8, 8));
-            let undisturbed = |&(j, job): &(usize, &Job)| found[j].1 > job.submit.0 + 100;
+            let undisturbed = |&(j, job): &(usize, &Job)| found[j].1 > job.submit.ns() + 100;
             let late: Vec<usize> = before.iter().enumerate().filter(undisturbed).map(|(j, _)| j).collect();
             assert_eq!((late.as_slice(), found[before.len()]), (stopped, (10, 110)), "{name} {before:?}");
         }

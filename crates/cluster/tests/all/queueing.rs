@@ -28,7 +28,7 @@ fn wait(jobs: &[Job], servers: u32, scheduler: &str) -> (f64, f64) {
     let waits: Vec<f64> = found
         .iter()
         .zip(jobs)
-        .map(|(&(start, _), job)| (start - job.submit.0) as f64 / SECOND as f64)
+        .map(|(&(start, _), job)| (start - job.submit.ns()) as f64 / SECOND as f64)
         .skip(JOBS / 20)
         .collect();
     let batch = waits.len() / BATCHES;

@@ -29,7 +29,7 @@ pub(super) fn buffers(
         let given = |buffer: &Buffer| BufferSettings {
             size: buffer.size.0,
             alpha: buffer.alpha,
-            reserve: buffer.reserve.map_or(Bytes(0), |reserve| reserve.0),
+            reserve: buffer.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
         };
         return Ok(network.buffers.iter().map(given).collect());
     }
@@ -43,21 +43,21 @@ pub(super) fn buffers(
     let known = names.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let mut buffers = Vec::new();
     for ports in ports_by_tier(topology) {
-        let fastest = ports.iter().copied().max().unwrap_or(BitRate(0));
-        let rate: u128 = ports.iter().map(|rate| u128::from(rate.0)).sum();
+        let fastest = ports.iter().copied().max().unwrap_or(BitRate::ZERO);
+        let rate: u128 = ports.iter().map(|rate| u128::from(rate.bps())).sum();
         let found = known
             .iter()
             .filter_map(|sheet| Some((sheet, sheet.buffer.as_ref()?)))
             .filter(|(sheet, _)| sheet.rate.value >= fastest)
             .min_by_key(|(sheet, _)| (sheet.rate.value, sheet.capacity.value));
         let Some((sheet, buffer)) = found else {
-            let wanted = fastest.0 as f64 / 1e9;
+            let wanted = fastest.bps() as f64 / 1e9;
             let message = format!("`pfc` needs buffers, and no sheet with ports of {wanted} Gbps states one");
             return Err(InputError::new(format!("{source}: network.buffers"), message)
                 .hint("for example `buffers: [{size: 64 MB}]`"));
         };
-        let size = u128::from(buffer.value.0) * rate / u128::from(sheet.capacity.value.0.max(1));
-        buffers.push(BufferSettings { size: Bytes(size as u64), alpha: 1.0, reserve: Bytes(0) });
+        let size = u128::from(buffer.value.get()) * rate / u128::from(sheet.capacity.value.bps().max(1));
+        buffers.push(BufferSettings { size: Bytes::new(size as u64), alpha: 1.0, reserve: Bytes::ZERO });
         let of = format!("{}; in proportion to a switch's rate", buffer.source);
         evidence.add(&format!("switch {}: buffer", sheet.name), buffer.evidence.name(), &of);
     }

@@ -9,7 +9,8 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::origin::Origin;
 use windtunnel_plan::stream::JobStream;
 
-use super::jobs::{self, Context};
+use super::context::Context;
+use super::jobs;
 use super::{JobPlan, elastic, model};
 use crate::schema::{CalendarSpan, Job, JobKind, JobSource, WorkloadSource};
 
@@ -56,7 +57,7 @@ pub(super) fn plans(
         };
         plans.push(JobPlan {
             name: format!("{}-{index}", kind.name),
-            submit: CalendarTime(job.submit.0),
+            submit: CalendarTime::from_ns(job.submit.ns()),
             priority: job.priority,
             estimate: Some(Span::from_ns(job.estimate)),
             deadline: job.deadline,

@@ -15,8 +15,9 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::Work;
 use windtunnel_plan::load::Load;
 
-use super::jobs::{Context, build};
+use super::context::Context;
 use super::model;
+use super::work::build;
 use crate::schema::{ElasticRule, ElasticShares, Fidelity, Job};
 
 /// The numbers of GPUs that `job`, which asks for `asked` and loads `load` there, can do with, and what it does on the others where

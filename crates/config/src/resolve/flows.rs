@@ -43,16 +43,16 @@ pub fn flows(
             let bytes = job.bytes.ok_or_else(|| {
                 InputError::new(place, "a pattern needs `bytes`").hint("for example `bytes: 1 MiB`")
             })?;
-            let high = job.bytes_to.map_or(bytes.0.0, |to| to.0.0);
-            if high < bytes.0.0 {
+            let high = job.bytes_to.map_or(bytes.0.get(), |to| to.0.get());
+            if high < bytes.0.get() {
                 return Err(InputError::new(
                     place,
-                    format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.0),
+                    format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.get()),
                 ));
             }
             limits::pattern(pattern, ranks, place)?;
             let mut sizes = RandomStream::new(seed, "flow-sizes", 0);
-            let mut size = || bytes.0.0 + sizes.below(high - bytes.0.0 + 1);
+            let mut size = || bytes.0.get() + sizes.below(high - bytes.0.get() + 1);
             let pairs = pairs(pattern, ranks, seed).into_iter();
             let class = Dimension::Other;
             let flow =
@@ -174,7 +174,7 @@ fn connection<'a>(
     }
     let bytes = bytes.ok_or_else(|| bad(format!("`{pair}` has no `size`")))?;
     let start = start.ok_or_else(|| bad(format!("`{pair}` has no `start`")))?;
-    Ok(Flow { source, destination, bytes, start: Span(start), class: Dimension::Other })
+    Ok(Flow { source, destination, bytes, start: Span::from_ps(start), class: Dimension::Other })
 }
 
 /// Reads a table with the columns source, destination, bytes and, if wanted, start_ps and class, in any order.
@@ -208,7 +208,7 @@ fn from_csv(text: &str, name: &str) -> Result<Vec<Flow>, InputError> {
             source: number_at(source)? as u32,
             destination: number_at(destination)? as u32,
             bytes: number_at(bytes)?,
-            start: start.map_or(Ok(Span::ZERO), |start| number_at(start).map(Span))?,
+            start: start.map_or(Ok(Span::ZERO), |start| number_at(start).map(Span::from_ps))?,
             class: class.map_or(Ok(Dimension::Other), |column| {
                 let cell = cells.get(column).copied().unwrap_or_default();
                 let known = Dimension::ALL.into_iter().find(|class| class.name() == cell);
@@ -248,7 +248,8 @@ pub fn workload(flows: &[Flow], ranks: u32) -> Workload {
         }
         let tag = Tag(u64::from(index));
         let peer = Peer::Rank(RankId(flow.destination));
-        let kind = OpKind::Send { peer, bytes: Bytes(flow.bytes), tag, stream: StreamId(0), nic: NicId(0) };
+        let kind =
+            OpKind::Send { peer, bytes: Bytes::new(flow.bytes), tag, stream: StreamId(0), nic: NicId(0) };
         let send = builder.push(kind, flow.class, 0);
         if let Some(clock) = *clock {
             builder.requires(send, clock);
@@ -285,7 +286,13 @@ mod tests {
         let flows = from_matrix(text, "a.cm").unwrap();
         assert_eq!(
             flows[1],
-            Flow { source: 5, destination: 9, bytes: 4096, start: Span(1000), class: Dimension::Other }
+            Flow {
+                source: 5,
+                destination: 9,
+                bytes: 4096,
+                start: Span::from_ps(1000),
+                class: Dimension::Other
+            }
         );
         let error = |text: &str| from_matrix(text, "a.cm").unwrap_err().to_string();
         assert_eq!(
@@ -312,8 +319,13 @@ mod tests {
 
     #[test]
     fn later_flows_wait_for_their_start() {
-        let flow =
-            |start| Flow { source: 0, destination: 1, bytes: 1, start: Span(start), class: Dimension::Other };
+        let flow = |start| Flow {
+            source: 0,
+            destination: 1,
+            bytes: 1,
+            start: Span::from_ps(start),
+            class: Dimension::Other,
+        };
         let workload = workload(&[flow(7), flow(0), flow(7)], 2);
         let program = &workload.programs[0];
         let calcs = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Calc { .. })).count();

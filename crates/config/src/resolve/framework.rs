@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 
-use super::jobs::Context;
+use super::context::Context;
 use crate::load::from_yaml;
 use crate::schema::{ModelJob, Parallelism};
 use crate::sheets;

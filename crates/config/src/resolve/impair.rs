@@ -20,7 +20,7 @@ use crate::schema::{
 use crate::{load, sheets};
 
 /// From a change until every switch knows, where the scenario does not say.
-const CONVERGENCE: Span = Span(1_000_000_000);
+const CONVERGENCE: Span = Span::from_ps(1_000_000_000);
 
 /// Kind of sheets with flow sizes.
 const SIZES: &str = "flows";
@@ -120,8 +120,8 @@ pub fn troubles(
     let convergence = written.convergence.map_or(CONVERGENCE, |convergence| convergence.0);
     let mut changes = Vec::new();
     let mut change = |at: Span, part, state| {
-        let known = Time(at.0) + convergence;
-        changes.push(PartChange { at: Time(at.0), known, part, state });
+        let known = Time::from_ps(at.ps()) + convergence;
+        changes.push(PartChange { at: Time::from_ps(at.ps()), known, part, state });
     };
     for (index, rule) in written.down.iter().enumerate() {
         let part = part(&rule.part, topology, || place.at(&format!("down[{index}].part")))?;
@@ -302,7 +302,7 @@ fn background_of(
     let sizes = match (&rule.sizes, rule.bytes) {
         (Some(name), None) => sizes(name, &place.at(&key("sizes")), base, evidence)?,
         (None, Some(bytes)) => {
-            let bytes = bytes.0.0 as f64;
+            let bytes = bytes.0.get() as f64;
             Sizes::new(&[(bytes, 0.0), (bytes, 1.0)])
                 .map_err(|error| InputError::new(place.at(&key("bytes")), error.to_string()))?
         }
@@ -321,7 +321,7 @@ fn background_of(
         BackgroundPairs::Uniform => Partners::Uniform,
         BackgroundPairs::Rack => Partners::Rack,
     };
-    let between = (Time(from.0), until.map_or(Time::NEVER, |until| Time(until.0)));
+    let between = (Time::from_ps(from.ps()), until.map_or(Time::NEVER, |until| Time::from_ps(until.ps())));
     Ok(Background { sizes, load: rule.load, partners, between })
 }
 

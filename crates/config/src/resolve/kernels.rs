@@ -5,7 +5,7 @@ use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::model::{Dtype, Evidence, GpuSheet, KernelModel, KernelProfile, Precision};
 
-use super::jobs::Context;
+use super::context::Context;
 use super::names::choice;
 use crate::schema::ModelJob;
 use crate::sheets;

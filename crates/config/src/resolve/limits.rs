@@ -79,19 +79,19 @@ pub(super) fn messages(
     let fastest =
         (0..topology.link_count() as u32).map(|link| topology.link(windtunnel_topology::LinkId(link)).rate);
     // A NIC may send a message over all its ports at once.
-    let fastest = fastest.max().map_or(u64::MAX, |rate| rate.0.saturating_mul(topology.planes().into()));
-    let fastest = BitRate(fastest.max(1));
+    let fastest = fastest.max().map_or(u64::MAX, |rate| rate.bps().saturating_mul(topology.planes().into()));
+    let fastest = BitRate::from_bps(fastest.max(1));
     for (index, plan) in plans.iter().enumerate() {
         let bytes = longest(plan);
         let span = fastest.serialise(bytes);
         if Time::ZERO + span > Time::HORIZON {
-            let day = Span::from_us(86_400_000_000).0;
+            let day = Span::from_us(86_400_000_000).ps();
             let message = format!(
                 "a message of {} B takes {} days at {} Gbps, as fast as the fabric is anywhere, expected at most {}",
-                bytes.0,
-                u128::from(bytes.0) * 8 / u128::from(fastest.0) / 86_400,
-                fastest.0 as f64 / 1e9,
-                Time::HORIZON.0 / day
+                bytes.get(),
+                u128::from(bytes.get()) * 8 / u128::from(fastest.bps()) / 86_400,
+                fastest.bps() as f64 / 1e9,
+                Time::HORIZON.ps() / day
             );
             let hint = "is a rate or a size mistyped? Else send it in several iterations";
             return Err(InputError::new(place(index), message).hint(hint));
@@ -107,14 +107,14 @@ pub(super) fn messages(
 }
 
 /// Messages up to here are not looked at: 1 GB takes less than 200 days even at a kilobit a second.
-const CHECKED: Bytes = Bytes(1 << 30);
+const CHECKED: Bytes = Bytes::new(1 << 30);
 
 /// The longest message that a job's ranks send to one another by themselves; those of collectives are parts of theirs.
 fn longest(plan: &JobPlan) -> Bytes {
     let of = |kind: &OpKind| match *kind {
         OpKind::Send { bytes, .. } => bytes,
-        _ => Bytes(0),
+        _ => Bytes::ZERO,
     };
     let programs = plan.works().flat_map(|work| &work.workload.programs);
-    programs.flat_map(|program| &program.ops).map(|op| of(&op.kind)).max().unwrap_or(Bytes(0))
+    programs.flat_map(|program| &program.ops).map(|op| of(&op.kind)).max().unwrap_or(Bytes::ZERO)
 }

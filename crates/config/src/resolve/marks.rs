@@ -58,21 +58,21 @@ impl Marks {
         let transport = transport::law_of(network);
         // x = α (size − x).
         let alone =
-            |buffer: &BufferSettings| (buffer.size.0 as f64 * buffer.alpha / (1.0 + buffer.alpha)) as u64;
+            |buffer: &BufferSettings| (buffer.size.get() as f64 * buffer.alpha / (1.0 + buffer.alpha)) as u64;
         let room = buffers.iter().map(alone).min().map(|bytes| (bytes, fastest));
         Self { round_trip, share: share_of(transport).unwrap_or(1.0 / 7.0), room }
     }
 
     /// Bytes that a queue of a port of `rate` must hold before marks count.
     pub fn needed(&self, rate: BitRate) -> f64 {
-        self.share * self.round_trip.seconds() * rate.0 as f64 / 8.0
+        self.share * self.round_trip.seconds() * rate.bps() as f64 / 8.0
     }
 
     /// By what the thresholds of a profile grow, of which marks count from `reach` bytes on and all are made from `kmax` on at a port
     /// of `rate`: 1 or more.
     pub fn growth(&self, rate: BitRate, reach: f64, kmax: Bytes) -> f64 {
         let most = self.room.map_or(f64::INFINITY, |(room, fastest)| {
-            room as f64 / (kmax.0.max(1) as f64 * fastest.0 as f64 / rate.0.max(1) as f64)
+            room as f64 / (kmax.get().max(1) as f64 * fastest.bps() as f64 / rate.bps().max(1) as f64)
         });
         (self.needed(rate) / reach.max(1.0)).min(most).max(1.0)
     }
@@ -85,12 +85,14 @@ pub fn marking(ecn: &Ecn, marks: &Marks) -> EcnSettings {
     let pmax = ecn.pmax.unwrap_or(pmax);
     let (kmin, kmax) = match (ecn.kmin, ecn.kmax) {
         (None, None) => {
-            let (kmin, kmax) = (Bytes(kmin), Bytes(kmax));
+            let (kmin, kmax) = (Bytes::new(kmin), Bytes::new(kmax));
             let growth = marks.growth(rate, reach(kmin, kmax, pmax), kmax);
-            let grown = |size: Bytes| Bytes((size.0 as f64 * growth) as u64);
+            let grown = |size: Bytes| Bytes::new((size.get() as f64 * growth) as u64);
             (grown(kmin), grown(kmax))
         }
-        (from, to) => (from.map_or(Bytes(kmin), |size| size.0), to.map_or(Bytes(kmax), |size| size.0)),
+        (from, to) => {
+            (from.map_or(Bytes::new(kmin), |size| size.0), to.map_or(Bytes::new(kmax), |size| size.0))
+        }
     };
     EcnSettings { rate, kmin, kmax, pmax, at: ecn.at.0 }
 }
@@ -127,7 +129,7 @@ pub fn marked_tiers(
 /// Depth at which one packet in 200 is marked.
 fn reach(kmin: Bytes, kmax: Bytes, pmax: f64) -> f64 {
     let part = if pmax > COUNTS { COUNTS / pmax } else { 1.0 };
-    kmin.0 as f64 + part * kmax.0.saturating_sub(kmin.0) as f64
+    kmin.get() as f64 + part * kmax.get().saturating_sub(kmin.get()) as f64
 }
 
 /// Says on what thresholds a run rests, and warns of those that keep a path from being filled.
@@ -142,16 +144,16 @@ pub fn tell(network: &Network, marks: &Marks, evidence: &mut EvidenceList) -> Ve
     for (place, ecn) in all {
         let set = marking(ecn, marks);
         let (found, needed) = (reach(set.kmin, set.kmax, set.pmax), marks.needed(set.rate));
-        let (gbps, us) = (set.rate.0 as f64 / 1e9, marks.round_trip.seconds() * 1e6);
+        let (gbps, us) = (set.rate.bps() as f64 / 1e9, marks.round_trip.seconds() * 1e6);
         let published = marking(ecn, &Marks::default());
         if published != set {
             let grown = format!(
                 "published ones times {:.1}, so that a queue holds {:.2} of the {us:.0} us that the longest path takes and back",
-                set.kmin.0 as f64 / published.kmin.0.max(1) as f64,
+                set.kmin.get() as f64 / published.kmin.get().max(1) as f64,
                 marks.share,
             );
             evidence.add(
-                &format!("{place}: {} to {} B at {gbps} Gbps", set.kmin.0, set.kmax.0),
+                &format!("{place}: {} to {} B at {gbps} Gbps", set.kmin.get(), set.kmax.get()),
                 "inferred",
                 &grown,
             );
@@ -201,12 +203,12 @@ mod tests {
                     continue;
                 }
                 let found = reach(set.kmin, set.kmax, set.pmax);
-                let needed = us as f64 * 1e-6 * set.rate.0 as f64 / 8.0 / 7.0;
+                let needed = us as f64 * 1e-6 * set.rate.bps() as f64 / 8.0 / 7.0;
                 assert!(
                     (found / needed - 1.0).abs() < 1e-4,
                     "{profile}, {us} us: {found}, expected {needed}"
                 );
-                let ratio = |settings: &EcnSettings| settings.kmax.0 as f64 / settings.kmin.0 as f64;
+                let ratio = |settings: &EcnSettings| settings.kmax.get() as f64 / settings.kmin.get() as f64;
                 assert!((ratio(&set) / ratio(&published) - 1.0).abs() < 1e-3, "both by one factor");
             }
         }
@@ -224,7 +226,7 @@ mod tests {
             assert_eq!(marking(&ecn, &marks(10_000, 1.0)), marking(&ecn, &Marks::default()), "{keys}");
         }
         let grown = marking(&ecn(r#"{"pmax": 0.5}"#), &marks(10_000, 1.0));
-        assert!(grown.kmin.0 > 100_000_000 && grown.pmax == 0.5, "{grown:?}");
+        assert!(grown.kmin.get() > 100_000_000 && grown.pmax == 0.5, "{grown:?}");
     }
 
     /// Marks begin before a port drops: kmax is at most what it may hold alone, where the published one is.
@@ -235,7 +237,7 @@ mod tests {
         let set = marking(&ecn("{}"), &bounded);
         assert_eq!(
             (set.kmin, set.kmax),
-            (Bytes(750_000), Bytes(2_250_000)),
+            (Bytes::new(750_000), Bytes::new(2_250_000)),
             "half of the room at half the rate"
         );
         let small = Marks { room: Some((1_000, gbps(800))), ..marks(10_000, 1.0) };
@@ -291,9 +293,9 @@ mod tests {
     fn marking_starts_from_a_profile() {
         let ecn = |keys: &str| marking(&ecn(keys), &Marks::default());
         let hpcc = ecn(r#"{"profile": "hpcc"}"#);
-        assert_eq!((hpcc.rate, hpcc.kmin, hpcc.pmax), (BitRate::from_gbps(25), Bytes(100_000), 0.2));
+        assert_eq!((hpcc.rate, hpcc.kmin, hpcc.pmax), (BitRate::from_gbps(25), Bytes::new(100_000), 0.2));
         let own = ecn(r#"{"profile": "dcqcn", "kmax": "100 KB"}"#);
-        assert_eq!((own.kmin, own.kmax, own.pmax), (Bytes(5_000), Bytes(100_000), 0.01));
-        assert_eq!(ecn("{}").kmax, Bytes(450_000));
+        assert_eq!((own.kmin, own.kmax, own.pmax), (Bytes::new(5_000), Bytes::new(100_000), 0.01));
+        assert_eq!(ecn("{}").kmax, Bytes::new(450_000));
     }
 }

@@ -1,6 +1,7 @@
 //! From a scenario as it is written to a plan: the fabric, the jobs' workloads, and what they rest on.
 
 mod buffers;
+mod context;
 mod drawn;
 mod elastic;
 pub mod estimate;
@@ -26,6 +27,7 @@ pub mod sources;
 pub mod storage;
 mod told;
 mod variation;
+mod work;
 
 use std::collections::BTreeMap;
 
@@ -109,7 +111,7 @@ pub fn resolve(
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
         }
         let storage = storage.as_ref();
-        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        let context = context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         let mut plan = jobs::plan(job, &context, &mut evidence)?;
         // Jobs that do the same share their operations, and episodes know them as the same.
         let same = |other: &Job| format!("{:?} {:?}", other.workload, other.parallelism);
@@ -127,7 +129,7 @@ pub fn resolve(
             let place = at("jobs");
             let storage = storage.as_ref();
             let context =
-                jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+                context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
             Some(source::stream(jobs, &context, &mut evidence)?)
         }
     };
@@ -138,7 +140,7 @@ pub fn resolve(
     {
         let place = at("jobs");
         let storage = storage.as_ref();
-        let context = jobs::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        let context = context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
     limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;

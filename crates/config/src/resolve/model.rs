@@ -15,9 +15,9 @@ use windtunnel_workload::model::{
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
+use super::context::{Built, Context};
 use super::experts::dispatcher;
 use super::framework::Framework;
-use super::jobs::{Built, Context};
 use super::kernels::{kernels, precision};
 use super::names::choice;
 use super::told::{NO_FRAMEWORK, kind_of, says_nothing_of_software};
@@ -280,14 +280,14 @@ impl Transformer<'_> {
             zero: given.zero.unwrap_or(0),
             order,
             schedule: self.schedule()?,
-            bucket_bytes: given.bucket.map_or(Bytes(BUCKET), |size| size.0),
+            bucket_bytes: given.bucket.map_or(Bytes::new(BUCKET), |size| size.0),
             overlap_gradients: given.overlap_gradients.unwrap_or(true),
             blocking_exchange: given.blocking_exchange.unwrap_or(false),
             prefetch: given.prefetch.unwrap_or(1),
             reshard,
             reduce,
             clip,
-            tied_embedding: tied.then_some(Bytes(embedding * gradient_bits / 8)),
+            tied_embedding: tied.then_some(Bytes::new(embedding * gradient_bits / 8)),
             domain: context.fabric.topology.scale_up_size(),
             collectives: by_dimension.map(collective),
             overlap_slowdown: self.gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0),
@@ -395,7 +395,7 @@ impl Transformer<'_> {
             scatter_gather: settings.scatter_gather,
             fused: settings.fused.unwrap_or(true),
             fused_loss: settings.fused_loss.unwrap_or(true),
-            reserved: settings.reserved.map_or(0, |size| size.0.0),
+            reserved: settings.reserved.map_or(0, |size| size.0.get()),
             graphs,
             fused_experts: settings.fused_experts.unwrap_or(true),
             padded_experts: settings.padded_experts.unwrap_or(true),
@@ -479,7 +479,7 @@ impl Transformer<'_> {
             .expect("a pipeline has at least one rank");
         if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding)
         {
-            let gib = |bytes: Bytes| bytes.0 as f64 / f64::from(1u32 << 30);
+            let gib = |bytes: Bytes| bytes.get() as f64 / f64::from(1u32 << 30);
             let message = format!(
                 "pipeline rank {stage} needs {:.1} GiB, but a {} has {:.1} GiB: {:.1} GiB missing (weights {:.1}, gradients \
                  {:.1}, optimiser {:.1}, activations {:.1}, buffers {:.1})",
@@ -503,8 +503,8 @@ impl Transformer<'_> {
             }
         }
         let mut json = memory_json(fullest);
-        json["total"] = json!(fullest.total().0);
-        json["capacity"] = json!(capacity.0);
+        json["total"] = json!(fullest.total().get());
+        json["capacity"] = json!(capacity.get());
         Ok(json)
     }
 
@@ -533,10 +533,10 @@ impl Transformer<'_> {
                     "forward_flops": cost.flops.forward,
                     "backward_flops": cost.flops.backward,
                     "recomputed_flops": cost.flops.recomputed,
-                    "parameter_bytes": cost.work.parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>()
-                        + cost.work.expert_parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>(),
-                    "send_bytes": cost.work.send_bytes.0,
-                    "activation_bytes": training.chunk_activation_bytes(chunk).0,
+                    "parameter_bytes": cost.work.parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>()
+                        + cost.work.expert_parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>(),
+                    "send_bytes": cost.work.send_bytes.get(),
+                    "activation_bytes": training.chunk_activation_bytes(chunk).get(),
                 })
             })
             .collect();
@@ -545,7 +545,7 @@ impl Transformer<'_> {
             .enumerate()
             .map(|(rank, memory)| {
                 let mut json = memory_json(memory);
-                json["total"] = json!(memory.total().0);
+                json["total"] = json!(memory.total().get());
                 json["pipeline_rank"] = json!(rank);
                 json["peak_in_flight"] = json!(generated.schedule.peak_in_flight(rank as u32));
                 json
@@ -572,11 +572,11 @@ impl Transformer<'_> {
 
 fn memory_json(memory: &Memory) -> Value {
     json!({
-        "weights": memory.weights.0,
-        "gradients": memory.gradients.0,
-        "optimiser": memory.optimiser.0,
-        "activations": memory.activations.0,
-        "buffers": memory.buffers.0,
+        "weights": memory.weights.get(),
+        "gradients": memory.gradients.get(),
+        "optimiser": memory.optimiser.get(),
+        "activations": memory.activations.get(),
+        "buffers": memory.buffers.get(),
     })
 }
 
@@ -594,10 +594,10 @@ fn memory_of(
     let resident: Vec<Resident> =
         held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
     let mut memory = training.memory(&resident, sharding);
-    let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).0).collect();
+    let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).get()).collect();
     let kept: Vec<u64> = (whole.iter().zip(&held))
         .map(|(whole, chunk)| (*whole as f64 * training.kept_share(chunk)).ceil() as u64)
         .collect();
-    memory.activations = Bytes(schedule.peak_activation(rank, &whole, &kept));
+    memory.activations = Bytes::new(schedule.peak_activation(rank, &whole, &kept));
     memory
 }

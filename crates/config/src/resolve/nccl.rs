@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
@@ -20,7 +19,7 @@ use windtunnel_workload::collectives::nccl::{
 use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form};
 use windtunnel_workload::program::{Dimension, OpKind};
 
-use super::jobs::Context;
+use super::context::Context;
 use crate::schema::jobs::{CollectiveSettings, TunerName};
 use crate::schema::{Job, Rate, Size};
 use crate::sheets;
@@ -223,7 +222,7 @@ impl Told<'_, '_> {
             (&mut constants.inject, &system.inject),
         ] {
             if let Some(given) = given {
-                *limit = given.get().0.0 as f64;
+                *limit = given.get().0.get() as f64;
             }
         }
         if let Some(text) = sheets::text("dispatchers", "deepep") {
@@ -233,7 +232,7 @@ impl Told<'_, '_> {
         }
         self.evidence.add("network.collectives", kind, &source);
         let topology = &fabric.topology;
-        let payload = 1.0 - network.header.0.0 as f64 / network.mtu.0.0.max(1) as f64;
+        let payload = 1.0 - network.header.0.get() as f64 / network.mtu.0.get().max(1) as f64;
         let between = topology.summary().diameter_latency + fabric.nic_latency;
         let hosts_of_domain = topology.scale_up_size().div_ceil(topology.endpoints_per_host().max(1)).max(1);
         Ok(Machine {
@@ -475,7 +474,7 @@ impl RuleFile {
             let (least, most) = given.unwrap_or_default();
             (least.unwrap_or(0), most.unwrap_or(u32::MAX))
         };
-        let bytes = |given: Option<Size>, or: u64| given.map_or(or, |Size(Bytes(bytes))| bytes);
+        let bytes = |given: Option<Size>, or: u64| given.map_or(or, |size| size.0.get());
         let (least, most) = self.bytes.unwrap_or_default();
         Ok(Rule {
             hosts: counts(self.hosts),

@@ -422,7 +422,7 @@ pub fn loading(
             .hint("`cluster.storage: {hosts: [host63]}` names hosts that hold data; `rate: 800 Gbps` asks no network")),
         (None, Some(storage)) => {
             let hosts = storage.named(data, topology, &place)?;
-            let alone = storage.alone(data.bytes.0.0, hosts.len(), gpus);
+            let alone = storage.alone(data.bytes.0.get(), hosts.len(), gpus);
             let alone = alone.ok_or_else(|| InputError::new(place, "the bytes take longer than a few years"))?;
             Ok((alone, hosts))
         }
@@ -489,10 +489,10 @@ fn checkpoint(rule: &CheckpointRule, place: &str) -> Result<Checkpoint, InputErr
 
 /// Nanoseconds for `bytes` at `rate`, rounded up.
 fn time_of(bytes: crate::schema::Size, rate: crate::schema::Rate, place: &str) -> Result<u64, InputError> {
-    if rate.0.0 == 0 {
+    if rate.0.bps() == 0 {
         return Err(InputError::new(format!("{place}.rate"), "expected a rate above 0, found 0"));
     }
-    let ns = (u128::from(bytes.0.0) * 8_000_000_000).div_ceil(u128::from(rate.0.0));
+    let ns = (u128::from(bytes.0.get()) * 8_000_000_000).div_ceil(u128::from(rate.0.bps()));
     u64::try_from(ns)
         .ok()
         .filter(|&ns| ns < u64::MAX / 100)

@@ -35,7 +35,7 @@ pub(super) fn check(cluster: &Cluster, source: &str) -> Result<(), InputError> {
             "0.02 looks until each mean iteration is known to 2%, 1 never looks longer than `iterations`";
         return Err(InputError::new(at("episodes.tolerance"), message).hint(hint));
     }
-    if cluster.slice.0.0 == 0 {
+    if cluster.slice.0.ps() == 0 {
         return Err(InputError::new(at("slice"), "a time slice has to last some time, found 0"));
     }
     if cluster.slice.0 < SHORTEST_SLICE {

@@ -20,7 +20,7 @@ pub fn settings(network: &Network, source: &str) -> Result<ReductionSettings, In
     if given.operations == 0 {
         return Err(InputError::new(at("operations"), "expected at least 1 reduction at once, found 0"));
     }
-    if given.rate.is_some_and(|rate| rate.0.0 == 0) {
+    if given.rate.is_some_and(|rate| rate.0.bps() == 0) {
         return Err(InputError::new(at("rate"), "expected a rate above 0 bps, found 0 bps"));
     }
     if given.slots < given.operations {
@@ -68,7 +68,7 @@ pub fn check(
                 "{} slots for {} reductions at once, {} ns",
                 settings.slots,
                 settings.operations,
-                settings.latency.0 / 1_000
+                settings.latency.ps() / 1_000
             );
             evidence.add("in-network reduction", "given", &line);
         }

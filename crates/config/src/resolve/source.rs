@@ -13,7 +13,7 @@ use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::origin::LogAccount;
 use windtunnel_plan::stream::JobStream;
 
-use super::jobs::Context;
+use super::context::Context;
 use super::names::find;
 use super::{elastic, operations, policies};
 use crate::schema::job_source::{EstimatesName, RunningName};
@@ -130,7 +130,7 @@ pub fn stream(
     let lives = lives(&life, source, &logged, context)?;
     let priorities = priorities(source, place)?;
     let job = |(index, job): (usize, &LoggedJob)| Job {
-        submit: CalendarTime(job.submit),
+        submit: CalendarTime::from_ns(job.submit),
         estimate: match source.estimates {
             EstimatesName::Exact => job.duration,
             EstimatesName::Asked => job.estimate.unwrap_or(job.duration),

@@ -3,14 +3,18 @@
 //! A new source is a file with a constant [`Source`], and a line of [`SOURCES`].
 
 use windtunnel_kernel::registry::Entry;
+use windtunnel_kernel::{RankId, StreamId};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
+use windtunnel_workload::collectives::{CollectiveSpec, Plan, Whole, neighbours};
+use windtunnel_workload::program::{Binding, Communicator};
+use windtunnel_workload::{CommSlot, Dimension, ProgramBuilder, Workload};
 use windtunnel_workload::{compact, goal, handwritten};
 
-use super::jobs::{Built, Context, collective_workload};
+use super::context::{Built, Context};
 use super::names::list;
 use super::{flows, model};
-use crate::schema::{Job, WorkloadSource};
+use crate::schema::{CollectiveJob, Job, Name, WorkloadSource};
 use crate::sheets;
 
 /// What a source reads.
@@ -132,4 +136,35 @@ pub fn asked_for(written: &WorkloadSource, place: &str) -> Result<&'static Sourc
             Err(InputError::new(place, message))
         }
     }
+}
+
+/// A job of one collective.
+fn collective_workload(
+    job: &CollectiveJob,
+    context: &Context<'_>,
+    place: &str,
+) -> Result<Workload, InputError> {
+    let ranks = job.ranks.unwrap_or_else(|| context.gpus());
+    if ranks == 0 {
+        return Err(InputError::new(format!("{place}.ranks"), "expected at least 1 rank, found 0"));
+    }
+    let Name(Whole(kind)) = job.kind;
+    let mut spec = CollectiveSpec::new(kind, job.bytes.0);
+    spec.algorithm = job.algorithm.0;
+    spec.form = job.form.0;
+    spec.outstanding = job.outstanding;
+    let members: Vec<RankId> = (0..ranks).map(RankId).collect();
+    spec.domain = neighbours([members.as_slice()], context.fabric.topology.scale_up_size());
+    Plan::new(&spec, ranks).map_err(|error| InputError::new(place, error.to_string()))?;
+    let mut builder = ProgramBuilder::new();
+    let label = builder.label(kind.name());
+    builder.collective(CommSlot(0), spec, Dimension::Other, StreamId(0), label);
+    let mut workload =
+        Workload { programs: vec![builder.finish().expect("one operation")], ..Workload::default() };
+    let members = (0..ranks).map(RankId).collect();
+    workload.communicators.push(Communicator { name: "world".to_owned(), ranks: members });
+    for index in 0..ranks {
+        workload.add_rank(0, &[Binding { communicator: 0, index }]);
+    }
+    Ok(workload)
 }

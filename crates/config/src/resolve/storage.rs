@@ -81,7 +81,7 @@ pub fn storage(
                 .hint(format!("name all {together} hosts of a domain, or none")));
         }
     }
-    if written.request.0.0 == 0 {
+    if written.request.0.get() == 0 {
         return Err(InputError::new(at("request"), "expected a size above 0, found 0"));
     }
     // GPUs of a host may share NICs.
@@ -91,9 +91,9 @@ pub fn storage(
     let sources: Vec<u32> = hosts.iter().flat_map(gpus).filter(is_first).collect();
     let nics: Vec<u32> = (0..=per_host).map(|gpus| (0..gpus).filter(is_first).count() as u32).collect();
     let out = |gpu: u32| (0..topology.planes()).map(move |plane| topology.nic_link(first(gpu), plane));
-    let nic_rate = out(0).map(|link| u128::from(topology.link(link).rate.0)).sum::<u128>();
+    let nic_rate = out(0).map(|link| u128::from(topology.link(link).rate.bps())).sum::<u128>();
     let full = nic_rate * u128::from(nics[per_host as usize]);
-    let given = written.rate.map(|rate| u128::from(rate.0.0));
+    let given = written.rate.map(|rate| u128::from(rate.0.bps()));
     if given == Some(0) {
         return Err(InputError::new(at("rate"), "expected a rate above 0, found 0"));
     }
@@ -115,13 +115,13 @@ pub fn storage(
     Ok(Some(StoragePlan {
         slow,
         sources: sources.into_iter().map(EndpointId).collect(),
-        request: written.request.0.0,
+        request: written.request.0.get(),
         host_rate,
         nic_rate,
         nics,
         hosts,
-        mtu: scenario.network.mtu.0.0,
-        header: scenario.network.header.0.0,
+        mtu: scenario.network.mtu.0.get(),
+        header: scenario.network.header.0.get(),
         flows,
     }))
 }

@@ -219,7 +219,7 @@ impl Default for Network {
             forwarding: Name::default(),
             paths: 64,
             routes: Vec::new(),
-            flowlet_gap: Duration(windtunnel_kernel::Span(10_000_000)),
+            flowlet_gap: Duration(windtunnel_kernel::Span::from_ps(10_000_000)),
             in_flight: None,
             queue_pairs: 1,
             window: None,
@@ -396,7 +396,7 @@ impl Default for Cluster {
         Self {
             scheduler: "fcfs".to_owned(),
             episodes: Episodes::default(),
-            reaction_delay: Duration(windtunnel_kernel::Span(1_000_000_000)),
+            reaction_delay: Duration(windtunnel_kernel::Span::from_ps(1_000_000_000)),
             restart: Duration(windtunnel_kernel::Span::ZERO),
             migration: Duration(windtunnel_kernel::Span::ZERO),
             faults: Vec::new(),

@@ -135,7 +135,7 @@ pub struct StorageHosts {
 }
 
 const fn request() -> Size {
-    Size(windtunnel_kernel::Bytes(64 << 20))
+    Size(windtunnel_kernel::Bytes::new(64 << 20))
 }
 
 /// Checkpoints of a job: `every` or `iterations`, and `write`, or `bytes` and `rate`.

@@ -63,19 +63,19 @@ trait IntoQuantity<T> {
 
 impl IntoQuantity<BitRate> for Base {
     fn into_quantity(self) -> BitRate {
-        BitRate(self.0)
+        BitRate::from_bps(self.0)
     }
 }
 
 impl IntoQuantity<Bytes> for Base {
     fn into_quantity(self) -> Bytes {
-        Bytes(self.0)
+        Bytes::new(self.0)
     }
 }
 
 impl IntoQuantity<Span> for Base {
     fn into_quantity(self) -> Span {
-        Span(self.0)
+        Span::from_ps(self.0)
     }
 }
 

@@ -162,7 +162,7 @@ impl Default for Pfc {
             xon_offset: None,
             headroom: None,
             response: Duration(windtunnel_kernel::Span::ZERO),
-            frame: Size(windtunnel_kernel::Bytes(64)),
+            frame: Size(windtunnel_kernel::Bytes::new(64)),
             watchdog: None,
             deadlock_after: Duration(windtunnel_kernel::Span::from_us(1_000)),
         }

@@ -94,7 +94,7 @@ impl FlowNetwork {
 
     /// Takes all flows off their links; what is left of each.
     pub(super) fn take_off(&mut self) -> Vec<(u64, Option<f64>)> {
-        let flows = self.system.withdraw(Instant::at(self.clock.0)).into_iter();
+        let flows = self.system.withdraw(Instant::at(self.clock.ps())).into_iter();
         let mut left: Vec<(u64, Option<f64>)> = flows.map(|(token, volume)| (token, Some(volume))).collect();
         left.append(&mut self.changes.held);
         left

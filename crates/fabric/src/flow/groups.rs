@@ -84,9 +84,9 @@ impl FlowNetwork {
     /// a round trip, or what they can sum.
     fn reduction_rate(&self, round_trip: Span) -> f64 {
         let FlowSettings { mtu, header, reduction, .. } = self.settings;
-        let window = u64::from(reduction.window()) * (mtu.0 - header.0) * 8;
+        let window = u64::from(reduction.window()) * (mtu.get() - header.get()) * 8;
         let by_window = window as f64 / round_trip.seconds().max(1e-12);
-        reduction.rate.map_or(by_window, |rate| by_window.min(rate.0 as f64))
+        reduction.rate.map_or(by_window, |rate| by_window.min(rate.bps() as f64))
     }
 
     /// How much longer a reduction of `bytes` takes than its links alone would ask for, because its switches hold it back;
@@ -97,7 +97,7 @@ impl FlowNetwork {
         let volume = self.wire_bytes(bytes, group.class) as f64 * 8.0;
         let seconds = |&(link, load): &(u32, f64)| load * volume / self.rates[link as usize];
         let by_links = group.links.iter().map(seconds).fold(0.0, f64::max);
-        let by_switches = bytes.0 as f64 * 8.0 / rate;
+        let by_switches = bytes.get() as f64 * 8.0 / rate;
         Span::from_seconds_ceil((by_switches - by_links).max(0.0))
     }
 
@@ -116,7 +116,7 @@ impl FlowNetwork {
         let edges = &self.groups[group.0 as usize];
         let bits = self.wire_bytes(bytes, edges.class) as f64 * 8.0 / f64::from(steps);
         let queued = (edges.queued * bits * 1e12) as u64;
-        edges.latency + Span(edges.latency.0.saturating_sub(queued)) * further
+        edges.latency + Span::from_ps(edges.latency.ps().saturating_sub(queued)) * further
     }
 
     /// Routes all groups anew, after paths have changed.
@@ -151,7 +151,7 @@ impl FlowNetwork {
         let (mut latencies, mut total_weight, mut alone) = (0u128, 0, 0.0);
         for &(from, to, weight) in edges {
             self.lay_edge(from, to, entropy, &mut way);
-            latencies += u128::from(self.route_latency().0) * u128::from(weight);
+            latencies += u128::from(self.route_latency().ps()) * u128::from(weight);
             total_weight += u64::from(weight);
             alone += f64::from(weight)
                 * self.seconds_a_bit(self.route.links.iter().map(|&(link, share)| (link.0, share)));
@@ -172,7 +172,7 @@ impl FlowNetwork {
             queued: (busiest - alone / total_weight.max(1) as f64).max(0.0),
             weight: 1.0 / f64::from(heaviest),
             // What goes round passes edge after edge, each as often as its weight says.
-            latency: Span(latencies.div_ceil(u128::from(total_weight.max(1))) as u64),
+            latency: Span::from_ps(latencies.div_ceil(u128::from(total_weight.max(1))) as u64),
             class: way.class,
             severed: way.severed,
             origin: None,
@@ -200,7 +200,7 @@ impl FlowNetwork {
         let (up, switches) = tree.climb(topology);
         let trip = up + sums.latency * u64::from(switches) + tree.descent(topology);
         // A segment goes through every link whole.
-        let full = self.settings.mtu.0 as f64 * 8.0;
+        let full = self.settings.mtu.get() as f64 * 8.0;
         let packet = links.iter().map(|&(link, _)| full / self.rates[link as usize]).fold(0.0, f64::max);
         let packets = Span::from_seconds_ceil(packet * f64::from(2 * switches));
         let rate = self.reduction_rate(trip + packets);

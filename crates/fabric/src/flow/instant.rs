@@ -93,7 +93,11 @@ impl Instant {
     /// The notice: rounded up to a tick.
     #[inline]
     pub fn notice(self) -> Time {
-        if self == Self::NEVER { Time::NEVER } else { Time(self.tick + u64::from(self.fraction > 0.0)) }
+        if self == Self::NEVER {
+            Time::NEVER
+        } else {
+            Time::from_ps(self.tick + u64::from(self.fraction > 0.0))
+        }
     }
 }
 
@@ -113,11 +117,11 @@ mod tests {
     #[test]
     fn a_notice_rounds_up_but_not_by_dust() {
         let start = Instant::at(7);
-        assert_eq!(start.snapped_after(0.3).notice(), Time(8));
+        assert_eq!(start.snapped_after(0.3).notice(), Time::from_ps(8));
         assert_eq!(start.snapped_after(2.000_001), Instant::at(9));
         assert_eq!(start.snapped_after(1.999_999), Instant::at(9));
         assert_eq!(start.snapped_after(1e14 + 0.02), Instant::at(100_000_000_000_007));
-        assert_eq!(start.snapped_after(1e14 + 0.5).notice(), Time(100_000_000_000_008));
+        assert_eq!(start.snapped_after(1e14 + 0.5).notice(), Time::from_ps(100_000_000_000_008));
         assert_eq!(Instant::NEVER.notice(), Time::NEVER);
         assert_eq!(start.snapped_after(1e30), Instant::NEVER);
     }

@@ -98,7 +98,8 @@ impl FlowNetwork {
             return Err(FlowNetworkError::Mtu { mtu, header });
         }
         let links = 0..topology.link_count() as u32;
-        let mut capacities: Vec<f64> = links.map(|link| topology.link(LinkId(link)).rate.0 as f64).collect();
+        let mut capacities: Vec<f64> =
+            links.map(|link| topology.link(LinkId(link)).rate.bps() as f64).collect();
         for &(link, part) in parts {
             capacities[link.0 as usize] *= part;
         }
@@ -170,7 +171,7 @@ impl FlowNetwork {
     /// What each link with traffic has carried until now; `None` unless links are observed.
     pub fn link_usage(&mut self) -> Option<LinkBytes> {
         // Nothing happens between the last event and the clock: what flows still carry is credited up to the clock.
-        self.system.advance(Instant::at(self.clock.0));
+        self.system.advance(Instant::at(self.clock.ps()));
         let meter = self.system.meter()?;
         let width = meter.width_log2();
         let usage = |link: u32| {
@@ -182,20 +183,20 @@ impl FlowNetwork {
             })
         };
         let links = (0..self.topology.link_count() as u32).filter_map(usage).collect();
-        Some(LinkBytes { width: Span(1 << width), links })
+        Some(LinkBytes { width: Span::from_ps(1 << width), links })
     }
 
     /// Bytes on the wire for `payload` over a path of `class`.
     pub(super) fn wire_bytes(&self, payload: Bytes, class: PathClass) -> u64 {
         let FlowSettings { mtu, header, .. } = self.settings;
-        let packets = payload.0.div_ceil(mtu.0 - header.0);
-        payload.0 + if class > PathClass::ScaleUp { packets * header.0 } else { 0 }
+        let packets = payload.get().div_ceil(mtu.get() - header.get());
+        payload.get() + if class > PathClass::ScaleUp { packets * header.get() } else { 0 }
     }
 
     /// Rate of a link before any change.
     pub(super) fn nominal(&self, link: u32) -> f64 {
         let slow = self.slow.iter().filter(|(other, _)| other.0 == link);
-        slow.fold(self.topology.link(LinkId(link)).rate.0 as f64, |rate, &(_, part)| rate * part)
+        slow.fold(self.topology.link(LinkId(link)).rate.bps() as f64, |rate, &(_, part)| rate * part)
     }
 }
 

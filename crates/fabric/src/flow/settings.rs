@@ -56,7 +56,7 @@ impl Default for FlowSettings {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FlowNetworkError {
     /// No room for payload.
-    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.0, header.0)]
+    #[error("`mtu` is {} B, expected more than `header`: {} B", mtu.get(), header.get())]
     Mtu {
         /// The packet.
         mtu: Bytes,

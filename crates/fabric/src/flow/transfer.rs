@@ -150,7 +150,7 @@ impl FlowNetwork {
     pub(super) fn put_on_links(&mut self, token: u64, left: Option<f64>) {
         let slot = slot_of(token);
         let transfer = self.transfers[slot as usize];
-        let at = Instant::at(self.clock.0);
+        let at = Instant::at(self.clock.ps());
         match transfer.subject {
             Subject::Message { nic, entropy, .. } => {
                 if !self.lay(transfer.from, transfer.to, nic, entropy) {
@@ -183,7 +183,7 @@ impl FlowNetwork {
                     return;
                 }
                 for (number, part) in group.parts.iter().enumerate() {
-                    let payload = Bytes(transfer.bytes.0 * part.pairs);
+                    let payload = Bytes::new(transfer.bytes.get() * part.pairs);
                     let volume = self.wire_bytes(payload, part.class) as f64 * VOLUME_PER_BYTE;
                     let token = self::token(slot, number);
                     self.system.start(at, volume, 1.0, part.links.iter().copied(), token);
@@ -244,7 +244,7 @@ impl FlowNetwork {
                     let took = at.since(transfer.start);
                     for &(count, latency) in &group.stands_for {
                         let earlier = group.latency - latency;
-                        self.account.took(Span(took.0.saturating_sub(earlier.0)), count);
+                        self.account.took(Span::from_ps(took.ps().saturating_sub(earlier.ps())), count);
                     }
                 }
                 (Arrival::Coupled { run }, bytes, group.edges)

@@ -115,10 +115,12 @@ pub fn lock_step(messages: &[(LogGops, Bytes)], steps: u32, receiver: Receiver) 
 /// (s - 1)·`fs` femtoseconds, rounded up to a picosecond; 0 bytes count as 1.
 #[inline]
 fn per_byte(fs: u64, bytes: Bytes) -> Span {
-    let count = bytes.0.saturating_sub(1);
+    let count = bytes.get().saturating_sub(1);
     match count.checked_mul(fs) {
-        Some(product) => Span(product.div_ceil(1_000)),
-        None => Span(u64::try_from((u128::from(count) * u128::from(fs)).div_ceil(1_000)).unwrap_or(u64::MAX)),
+        Some(product) => Span::from_ps(product.div_ceil(1_000)),
+        None => Span::from_ps(
+            u64::try_from((u128::from(count) * u128::from(fs)).div_ceil(1_000)).unwrap_or(u64::MAX),
+        ),
     }
 }
 
@@ -267,12 +269,12 @@ mod tests {
     #[test]
     fn bytes_cost_whole_picoseconds_rounded_up_once() {
         let costs = LogGops { gap_per_byte: 20_001, ..LogGops::default() };
-        assert_eq!(costs.wire(Bytes(0)), Span::ZERO);
-        assert_eq!(costs.wire(Bytes(1)), Span::ZERO);
-        assert_eq!(costs.wire(Bytes(2)), Span(21));
-        assert_eq!(costs.wire(Bytes(1_001)), Span(20_001));
+        assert_eq!(costs.wire(Bytes::ZERO), Span::ZERO);
+        assert_eq!(costs.wire(Bytes::new(1)), Span::ZERO);
+        assert_eq!(costs.wire(Bytes::new(2)), Span::from_ps(21));
+        assert_eq!(costs.wire(Bytes::new(1_001)), Span::from_ps(20_001));
         let slow = LogGops { gap_per_byte: 6_000_000, ..LogGops::default() };
-        assert_eq!(slow.wire(Bytes((1 << 42) + 1)), Span((1 << 42) * 6_000));
+        assert_eq!(slow.wire(Bytes::new((1 << 42) + 1)), Span::from_ps((1 << 42) * 6_000));
     }
 
     #[test]

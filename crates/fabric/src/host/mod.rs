@@ -328,7 +328,7 @@ impl<N: Network> Host<N> {
 
     #[inline]
     fn start_calc(&mut self, id: u32, operation: &Operation, notices: &mut Vec<Notice>) {
-        let end = self.now + Span(operation.amount);
+        let end = self.now + Span::from_ps(operation.amount);
         let stream = self.stream_clock(operation.endpoint, operation.stream);
         self.stream_free[stream] = end;
         self.operations.release(id);
@@ -498,7 +498,7 @@ impl<N: Network> Fabric for Host<N> {
     fn calc(&mut self, ready: Time, at: EndpointId, ticket: Ticket, stream: StreamId, duration: Span) {
         let number = self.next_number(ready);
         let operation = Operation {
-            amount: duration.0,
+            amount: duration.ps(),
             stream: stream.0,
             ..Operation::new(State::Calc, at, ticket, number)
         };
@@ -509,7 +509,7 @@ impl<N: Network> Fabric for Host<N> {
         assert!(request.to.0 < self.spec.endpoints, "endpoint {} of {}", request.to, self.spec.endpoints);
         let number = self.next_number(ready);
         let operation = Operation {
-            amount: request.bytes.0.max(1),
+            amount: request.bytes.get().max(1),
             tag: request.tag,
             peer: request.to.0,
             entropy: request.entropy,
@@ -648,9 +648,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_state() {
         let costs = Costs::uniform(LogGops {
-            latency: Span(30),
-            overhead: Span(5),
-            gap: Span(9),
+            latency: Span::from_ps(30),
+            overhead: Span::from_ps(5),
+            gap: Span::from_ps(9),
             ..LogGops::default()
         });
         let spec = HostSpec { endpoints: 2, streams: 1, nics: 1 };
@@ -664,7 +664,7 @@ mod tests {
                     stream,
                     nic,
                     to,
-                    bytes: Bytes(8),
+                    bytes: Bytes::new(8),
                     tag,
                     class: 0,
                     entropy: 0,

@@ -110,7 +110,7 @@ impl Operation {
 
     /// Size of a message.
     pub(super) const fn bytes(&self) -> Bytes {
-        Bytes(self.amount)
+        Bytes::new(self.amount)
     }
 }
 

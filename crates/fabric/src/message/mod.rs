@@ -75,20 +75,20 @@ impl Latency {
     fn member_span(&self, edges: &[(LogGops, u64)], bytes: Bytes, steps: u32) -> Span {
         let receiver = self.costs.receiver();
         let messages = |edges: &[(LogGops, u64)], share: u64| -> Vec<(LogGops, Bytes)> {
-            edges.iter().map(|&(costs, weight)| (costs, Bytes(share * weight))).collect()
+            edges.iter().map(|&(costs, weight)| (costs, Bytes::new(share * weight))).collect()
         };
         if steps == 0 {
             return Span::ZERO;
         }
         let rounds = steps as usize;
         if edges.len() < rounds {
-            return lock_step(&messages(edges, bytes.0.div_ceil(rounds as u64)), steps, receiver);
+            return lock_step(&messages(edges, bytes.get().div_ceil(rounds as u64)), steps, receiver);
         }
         // Inside a domain all edges are of one class, so whole rounds are alike.
         let each = edges.len().div_ceil(rounds);
         let (whole, rest) = edges.split_at(edges.len() / each * each);
-        let full = lock_step(&messages(&whole[..each], bytes.0), (whole.len() / each) as u32, receiver);
-        full + lock_step(&messages(rest, bytes.0), 1, receiver)
+        let full = lock_step(&messages(&whole[..each], bytes.get()), (whole.len() / each) as u32, receiver);
+        full + lock_step(&messages(rest, bytes.get()), 1, receiver)
     }
 
     fn arrive(&mut self, time: Time, arrival: Arrival) {
@@ -187,17 +187,17 @@ mod tests {
     /// The network by itself: a message arrives L after its departure, earlier ones first.
     #[test]
     fn messages_arrive_after_the_latency() {
-        let costs = Costs::uniform(LogGops { latency: Span(700), ..LogGops::default() });
+        let costs = Costs::uniform(LogGops { latency: Span::from_ps(700), ..LogGops::default() });
         let mut network = Latency::new(costs);
         for (message, at) in [(0, 50), (1, 10)] {
             network.depart(
-                Time(at),
+                Time::from_ps(at),
                 Departure {
                     message,
                     from: EndpointId::from_index(0),
                     to: EndpointId::from_index(1),
                     nic: NicId(0),
-                    bytes: Bytes(1),
+                    bytes: Bytes::new(1),
                     class: 0,
                     entropy: 0,
                     line: 0,
@@ -205,9 +205,9 @@ mod tests {
             );
         }
         let mut arrivals = Vec::new();
-        assert_eq!(network.next_time(), Time(710));
-        network.advance(Time(710), &mut arrivals);
+        assert_eq!(network.next_time(), Time::from_ps(710));
+        network.advance(Time::from_ps(710), &mut arrivals);
         assert_eq!(arrivals, [Arrival::Message { message: 1 }]);
-        assert_eq!(network.next_time(), Time(750));
+        assert_eq!(network.next_time(), Time::from_ps(750));
     }
 }

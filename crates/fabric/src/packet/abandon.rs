@@ -13,8 +13,9 @@
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::Time;
 
-use super::engine::{Engine, QueuePair};
+use super::engine::Engine;
 use super::engines::Engines;
+use super::handles::QueuePair;
 use super::network::{BACKGROUND, NOBODY, PacketNetwork};
 use super::reduce::Front;
 use super::transport::Transport;
@@ -80,7 +81,7 @@ impl<T: Transport> Engines<T> {
             number += 1;
         });
         for &pair in &found.pairs {
-            self.at_home(pair.homes[0], |engine| engine.reset_sender(pair, now.0));
+            self.at_home(pair.homes[0], |engine| engine.reset_sender(pair, now.ps()));
             self.at_home(pair.homes[1], |engine| engine.reset_receiver(pair.receiver));
         }
         found

@@ -3,10 +3,10 @@
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::queue::EventKey;
 
-use super::engine::Completion;
+use super::counters::Counters;
+use super::handles::Completion;
 use super::reorder::Reordering;
-use super::sample::Sampler;
-use super::totals::Counters;
+use super::sampler::Sampler;
 
 /// See the module page.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Account {
 
     /// A message is complete: port `p` brought its last packet.
     pub(super) fn complete(&mut self, p: u32, completion: Completion) {
-        self.totals.bytes_delivered += completion.bytes.0;
+        self.totals.bytes_delivered += completion.bytes.get();
         self.done.push((p, completion));
     }
 

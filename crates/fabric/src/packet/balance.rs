@@ -19,28 +19,23 @@
 //! **Invariants.** Choices depend on the switch's own state, or the queue pair's own, and on time alone.
 
 use rustc_hash::FxHashMap;
+use windtunnel_kernel::Span;
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{Span, Time};
-use windtunnel_topology::{PortSet, SwitchId};
+use windtunnel_topology::PortSet;
 
-use super::engine::{AtPorts, Engine};
-use super::packets::{Packet, flag};
-use super::transport::{
-    BalancerPacket, BalancerPort, BalancerSwitch, Feature, PathFacts, SwitchPolicy, Transport,
-};
+use super::transport::{BalancerPort, PathFacts};
 
 /// Hashes of flows that a switch tells apart: the 64 K entries of LetFlow's table.
 const BUCKETS: u64 = 1 << 16;
 
 /// Path numbers that a sender keeps.
-const KEPT: usize = 8;
+pub(super) const KEPT: usize = 8;
 
 /// Round trips on an idle path for which a time-out keeps a sender from drawing new path numbers.
 const FROZEN: u64 = 8;
 
 /// Set the draws apart from others.
 const FLOWLET: u64 = 0x666c_6574;
-const ADAPTIVE: u64 = 0x6164_6170;
 const REPS: u64 = 0x7265_7073;
 
 /// What switches remember for balancing.
@@ -49,13 +44,13 @@ pub(super) struct Balance {
     /// By switch and bucket.
     flowlets: FxHashMap<(u32, u16), Flowlet>,
     /// Used again from one packet to the next.
-    ports: PortSet,
-    known: Vec<BalancerPort>,
+    pub ports: PortSet,
+    pub known: Vec<BalancerPort>,
 }
 
 /// Packets of a bucket that follow one another.
 #[derive(Clone, Copy, Debug)]
-struct Flowlet {
+pub(super) struct Flowlet {
     last: u64,
     draw: u64,
 }
@@ -66,7 +61,7 @@ impl Balance {
         let bucket = (combine(hash, FLOWLET) % BUCKETS) as u16;
         let fresh = || Flowlet { last: now, draw: combine(combine(FLOWLET, u64::from(switch)), now) };
         let flowlet = self.flowlets.entry((switch, bucket)).or_insert_with(fresh);
-        if now - flowlet.last > gap.0 {
+        if now - flowlet.last > gap.ps() {
             *flowlet = fresh();
         }
         flowlet.last = now;
@@ -107,7 +102,7 @@ impl Recycler {
             explore: 0,
             drawn: 0,
             fill: (path.bdp / u64::from(path.mtu.max(1))) as u32,
-            span: path.base_rtt.0 * FROZEN,
+            span: path.base_rtt.ps() * FROZEN,
             seed: combine(seed, REPS),
         }
     }
@@ -161,116 +156,6 @@ impl Recycler {
     }
 }
 
-/// 64 random bits of a packet at a switch.
-fn adaptive_draw(packet: &Packet, switch: u32) -> u64 {
-    combine(packet.hash ^ ADAPTIVE, u64::from(packet.sequence) << 32 | u64::from(switch))
-}
-
-impl<T: Transport> Engine<T> {
-    /// The port of `switch` that a packet takes which goes where the least waits; `None` if it cannot go on.
-    pub(super) fn least_loaded(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
-        let packet = &self.packets[id];
-        if packet.flags & flag::FRESH != 0 && self.lead.rules.is_empty() {
-            self.show_queues(switch, packet.to, packet.hash, now);
-        }
-        let packet = &mut self.packets[id];
-        let (at, first) = (SwitchId(switch), self.fabric.switches[switch as usize].first);
-        let target = &self.fabric.targets[packet.to as usize];
-        let fresh = packet.flags & flag::FRESH != 0;
-        packet.flags &= !flag::FRESH;
-        let held = |port: u32| u64::from(self.fabric.ports[(first + port) as usize].held);
-        let mut ports = std::mem::take(&mut self.lead.balance.ports);
-        let forwards = match &mut self.lead.forwarder {
-            Some(forwarder) => {
-                if fresh {
-                    packet.itinerary = forwarder.enter(at, target, packet.hash, held);
-                }
-                let (verdict, itinerary) = forwarder.equal_cost(at, target, packet.itinerary, &mut ports);
-                packet.itinerary = itinerary;
-                verdict.forwards()
-            }
-            None => {
-                if fresh {
-                    packet.itinerary = self.fabric.topology.enter(at, target, packet.hash, held);
-                }
-                packet.itinerary = self.fabric.topology.equal_cost(at, target, packet.itinerary, &mut ports);
-                true
-            }
-        };
-        let count = ports.len() as usize;
-        let chosen = match count {
-            _ if !forwards => None,
-            0 => None,
-            1 => Some(first + ports.nth(0)),
-            _ => {
-                let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));
-                asked.or_else(|| self.least_of(switch, id, &ports, now))
-            }
-        };
-        self.lead.balance.ports = ports;
-        chosen
-    }
-
-    /// The one of several ports that holds the fewest bytes.
-    fn least_of(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> Option<u32> {
-        let first = self.fabric.switches[switch as usize].first;
-        let draw = adaptive_draw(&self.packets[id], switch);
-        let start = ((u128::from(draw) * u128::from(ports.len())) >> 64) as usize;
-        let turn = ports.iter().skip(start).chain(ports.iter().take(start));
-        let mut best = (u32::MAX, None);
-        for port in turn {
-            let load = self.load(first + port, now);
-            if load < best.0 {
-                best = (load, Some(first + port));
-                if load == 0 {
-                    break;
-                }
-            }
-        }
-        best.1
-    }
-
-    /// The one of several ports that a balancer of another crate chooses.
-    fn balanced(&mut self, switch: u32, id: u32, ports: &PortSet, now: u64) -> u32 {
-        let first = self.fabric.switches[switch as usize].first;
-        let mut known = std::mem::take(&mut self.lead.balance.known);
-        known.clear();
-        for port in ports.iter().map(|port| first + port) {
-            let held = self.load(port, now);
-            let rate = self.fabric.kind(port).rate;
-            known.push(BalancerPort { port, rate, held });
-        }
-        let packet = &self.packets[id];
-        let asked = BalancerPacket {
-            flow: packet.hash,
-            sequence: packet.sequence,
-            wire: packet.wire,
-            control: packet.kind.is_control(),
-            marked: packet.flags & flag::MARKED != 0,
-            draw: adaptive_draw(packet, switch),
-        };
-        let at = BalancerSwitch { switch, now: Time(now) };
-        let place = self.policy.choose(&at, &asked, &known) % known.len();
-        let port = known[place].port;
-        self.lead.balance.known = known;
-        port
-    }
-
-    /// Bytes that a switch's port holds now.
-    #[inline]
-    fn load(&mut self, p: u32, now: u64) -> u32 {
-        if self.queues.on {
-            self.serve(p, now);
-            return self.fabric.ports[p as usize].held;
-        }
-        if self.fabric.ports[p as usize].waits() {
-            self.advance(p, now);
-        }
-        let port = &self.fabric.ports[p as usize];
-        if port.free_at <= now { 0 } else { port.held }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,7 +185,7 @@ mod tests {
             for wait in gaps {
                 now += wait;
                 let next = balance.flowlet(3, hash, now, gap);
-                prop_assert_eq!(next == last, wait <= gap.0);
+                prop_assert_eq!(next == last, wait <= gap.ps());
                 last = next;
             }
         }

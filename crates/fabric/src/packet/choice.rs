@@ -6,9 +6,10 @@ use windtunnel_kernel::Span;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_topology::Topology;
 
+use super::error::PacketError;
 use super::model::NetworkOf;
 use super::network::PacketNetworkError;
-use super::settings::{PacketError, PacketSettings};
+use super::settings::PacketSettings;
 use super::transport::{
     Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
     NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,

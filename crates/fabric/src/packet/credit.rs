@@ -22,12 +22,10 @@
 
 use windtunnel_kernel::random::combine;
 
-use super::engine::Engine;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::List;
 use super::restraint::{Restrained, Seen};
-use super::timeline::Class;
-use super::transport::{Credit, Demand, Transport};
+use super::transport::{Credit, Demand};
 
 /// What a sending half may spend.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +52,7 @@ struct Purse {
 
 /// What a receiving half has granted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Account {
+pub(super) struct Account {
     /// What packets asked for, or the bytes of those that arrived.
     asked: u64,
     /// Bytes that were trimmed.
@@ -72,7 +70,7 @@ struct Account {
 /// The ring of those that want credit.
 const WANTS: usize = 0;
 /// The ring of those that want no more and are granted some while nobody does.
-const IDLE: usize = 1;
+pub(super) const IDLE: usize = 1;
 
 impl Account {
     /// Bytes to be granted.
@@ -118,13 +116,13 @@ pub(super) struct Credits {
 const TURN: u64 = 1_000_000_000;
 
 /// More than any sender will ever send unasked, so that sums with it fit in 63 bits.
-const MOST: u64 = 1 << 62;
+pub(super) const MOST: u64 = 1 << 62;
 
 /// Sets the draws of restraint apart from others.
 const RESTRAINT: u64 = 0x6772_616e_7473;
 
 /// Bytes of the unit in which packets say what their sender asks for, modulo 2^32 units.
-const UNIT: u64 = 256;
+pub(super) const UNIT: u64 = 256;
 
 impl Credits {
     /// Schedulers of NIC ports whose rates, in bits a second, are given.
@@ -141,7 +139,7 @@ impl Credits {
 
     /// A data packet has arrived at NIC port `p`.
     #[inline]
-    fn saw(&mut self, p: u32, packet: &Packet, now: u64) {
+    pub(super) fn saw(&mut self, p: u32, packet: &Packet, now: u64) {
         let Some(rule) = &self.scheme.restraint else { return };
         if let Some(port) = &mut self.pacers[p as usize].restrained {
             port.saw(
@@ -256,7 +254,7 @@ impl Credits {
     }
 
     /// A PULL has come that says `granted`.
-    fn fill(&mut self, flow: u32, granted: u64) {
+    pub(super) fn fill(&mut self, flow: u32, granted: u64) {
         self.heard(flow);
         let purse = &mut self.purses[flow as usize];
         if granted > purse.granted {
@@ -288,7 +286,7 @@ impl Credits {
 
     /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before. One that its sender sent for want of
     /// credit, though all that it asks for was granted, is told once more of what was: that, if so.
-    fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, mtu: u64) -> Option<u64> {
+    pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, mtu: u64) -> Option<u64> {
         let Packet { flow, detail: asked, .. } = *packet;
         let Self { scheme, accounts, pacers, .. } = self;
         let account = &mut accounts[flow as usize];
@@ -321,7 +319,7 @@ impl Credits {
     }
 
     /// When NIC port `p` may grant, if somebody wants it and its event is not due yet: from now on it is.
-    fn arm(&mut self, p: u32, now: u64) -> Option<u64> {
+    pub(super) fn arm(&mut self, p: u32, now: u64) -> Option<u64> {
         let pacer = &mut self.pacers[p as usize];
         if pacer.due != u64::MAX || pacer.rings.iter().all(|ring| ring.is_empty()) {
             return None;
@@ -331,7 +329,7 @@ impl Credits {
     }
 
     /// What NIC port `p` grants now, if its event is due and somebody is to have anything.
-    fn grant(&mut self, p: u32, now: u64, mtu: u64) -> Option<Granted> {
+    pub(super) fn grant(&mut self, p: u32, now: u64, mtu: u64) -> Option<Granted> {
         let Self { scheme, accounts, pacers, .. } = self;
         let pacer = &mut pacers[p as usize];
         if pacer.due != now {
@@ -365,12 +363,12 @@ impl Credits {
 }
 
 /// A grant.
-struct Granted {
+pub(super) struct Granted {
     /// The receiving half that it is for.
-    flow: u32,
-    bytes: u64,
+    pub flow: u32,
+    pub bytes: u64,
     /// All that was granted to it.
-    all: u64,
+    pub all: u64,
 }
 
 /// A packet that is being sent.
@@ -416,54 +414,5 @@ impl Pacer {
             }
         }
         None
-    }
-}
-
-impl<T: Transport> Engine<T> {
-    /// A data packet has arrived at NIC port `p`, whole or `trimmed` and not known before: its queue pair may want credit.
-    pub(super) fn want(&mut self, packet: &Packet, p: u32, trimmed: bool, now: u64) {
-        let mtu = self.settings.mtu.0;
-        let Some(credits) = self.credits.get_mut() else { return };
-        credits.saw(p, packet, now);
-        if let Some(granted) = credits.want(packet, p, trimmed, mtu) {
-            self.send_pull(packet.flow, granted, now);
-        }
-        self.arm_pacer(p, now);
-    }
-
-    /// Lets NIC port `p` grant as soon as it may, if somebody wants it.
-    fn arm_pacer(&mut self, p: u32, now: u64) {
-        if let Some(due) = self.credits.get_mut().and_then(|credits| credits.arm(p, now)) {
-            self.timeline.schedule(due, Class::Credit, p);
-        }
-    }
-
-    /// NIC port `p` may grant.
-    pub(super) fn grant(&mut self, p: u32, now: u64) {
-        let mtu = self.settings.mtu.0;
-        let granted = self.credits.get_mut().and_then(|credits| credits.grant(p, now, mtu));
-        let Some(Granted { flow, bytes, all }) = granted else { return };
-        self.account.totals.grants += 1;
-        self.account.totals.credit += bytes;
-        self.send_pull(flow, all, now);
-        self.arm_pacer(p, now);
-    }
-
-    /// A PULL has reached the sending half.
-    pub(super) fn pulled(&mut self, id: u32, now: u64) {
-        self.account.totals.notices += 1;
-        let Packet { flow, stamp, .. } = self.packets[id];
-        self.packets.release(id);
-        let sender = &mut self.pairs.senders[flow as usize];
-        sender.control_gone += 1;
-        if sender.retired {
-            return;
-        }
-        sender.heard(now);
-        self.pull_for(flow, now);
-        if let Some(credits) = self.credits.get_mut() {
-            credits.fill(flow, stamp);
-        }
-        self.ready(flow, now);
     }
 }

@@ -18,7 +18,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use prefetch_index::prefetch_index;
 use windtunnel_kernel::executor::{Envelope, Outbox, Process};
@@ -27,98 +27,15 @@ use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::{Peer, SwitchId};
 
+use super::border::{Crossing, Gone, Load};
 use super::engine::Engine;
 use super::packets::{Kind, NONE, Packet};
-use super::receive::Feedback;
 use super::settings::ParallelSettings;
-use super::telemetry::Hop;
 use super::timeline::{Class, Key};
 use super::transport::{Endpoint, Recovery, Transport};
 
 /// Parcels that are looked ahead while a load is taken in: what they need is some of these on its way.
 const FORESEEN: usize = 4;
-
-/// What joins an engine to the other processes.
-#[derive(Clone, Debug)]
-pub(super) struct Crossing {
-    /// Which process it is.
-    pub number: u32,
-    /// Process of each NIC, then of each switch.
-    homes: Arc<[u32]>,
-    /// Away ports that have something waiting.
-    waiting: Vec<u32>,
-    /// Of them those whose turn has come, while they are started; kept for its allocation.
-    due: Vec<u32>,
-    /// When the first of them may start it.
-    next: u64,
-    /// Process of the far end of each port.
-    fars: Vec<u32>,
-    /// Packets that have left in this window, by process.
-    loads: Vec<Load>,
-    /// Loads emptied.
-    spare: Vec<Load>,
-    /// Packets that have left ever.
-    pub left: u64,
-    /// When pauses that began here may have lasted too long, and at which port. What is paused for ever all processes know
-    /// together: the caller looks ([`Engine::long_paused`]).
-    checks: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Packets dropped here, by the process of the half that counts them.
-    pub gone: Vec<(u32, Gone)>,
-    first_done: Arc<AtomicU64>,
-}
-
-impl Crossing {
-    /// Process of a NIC.
-    pub(super) fn home(&self, nic: u32) -> u32 {
-        self.homes[nic as usize]
-    }
-
-    /// Something has happened that the caller must know of: a message has completed, or a queue pair given up. The run ends
-    /// with this window.
-    pub(super) fn calls(&self, now: u64) {
-        self.first_done.fetch_min(now, Relaxed);
-    }
-}
-
-/// A packet that is no more.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gone {
-    /// The half it went to.
-    pub half: u32,
-    /// Whether that is a sending half.
-    pub back: bool,
-    /// Whether it was an endpoint's own, which nobody waits for.
-    pub own: bool,
-}
-
-/// Packets that leave for a process in a window.
-#[derive(Clone, Debug)]
-pub struct Load {
-    /// The packets: `next_time` of each is when it reaches the far end of the port that `next` names.
-    parcels: Vec<Packet>,
-    /// Of the acknowledgements among them, in their order.
-    feedbacks: Vec<Feedback>,
-    /// Of all of them, where telemetry is kept.
-    hops: Vec<Vec<Hop>>,
-    /// Pauses and resumes: when each is heeded, at which port, and its name.
-    frames: Vec<(u64, u32, u32)>,
-    /// When the first of all arrives, and the least time that any is on its way.
-    first: u64,
-    least: u64,
-}
-
-impl Load {
-    const fn new() -> Self {
-        Self {
-            parcels: Vec::new(),
-            feedbacks: Vec::new(),
-            hops: Vec::new(),
-            frames: Vec::new(),
-            first: u64::MAX,
-            least: u64::MAX,
-        }
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// Spreads NICs and switches over processes: the process of each NIC, then of each switch, and the rest of what was
@@ -126,7 +43,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn partition(&self, parallel: &ParallelSettings) -> Partition {
         let topology = &self.fabric.topology;
         let (nics, planes) = (topology.nics(), topology.planes());
-        let delay = |port: u32| Span(self.fabric.kind(port).delay);
+        let delay = |port: u32| Span::from_ps(self.fabric.kind(port).delay);
         let mut edges = Vec::new();
         for nic in 0..nics {
             for plane in 0..planes {
@@ -411,24 +328,24 @@ impl<T: Transport> Process for Engine<T> {
 
     fn next_time(&mut self) -> Time {
         let waiting = self.crossing.as_ref().map_or(u64::MAX, |crossing| crossing.next);
-        Engine::next_time(self).min(Time(waiting))
+        Engine::next_time(self).min(Time::from_ps(waiting))
     }
 
     fn advance(&mut self, horizon: Time, outbox: &mut Outbox<Load>) -> u64 {
         let mut handled = 0;
-        while !self.has_halted() && self.step(horizon.0 - 1) {
+        while !self.has_halted() && self.step(horizon.ps() - 1) {
             handled += 1;
         }
-        self.sample_before(horizon.0);
-        handled += self.flush(horizon.0);
+        self.sample_before(horizon.ps());
+        handled += self.flush(horizon.ps());
         let Some(crossing) = &mut self.crossing else { return handled };
         let Crossing { loads, spare, number, .. } = &mut **crossing;
         for (receiver, load) in (0..).zip(loads).filter(|(_, load)| load.first != u64::MAX) {
             let message = std::mem::replace(load, spare.pop().unwrap_or(Load::new()));
-            let time = Time(message.first);
+            let time = Time::from_ps(message.first);
             let key = EventKey { time, class: 0, receiver, sender: *number, count: 0 };
             // As if all had been sent the least time before the first arrives: that is what the lookahead is held to.
-            let sent = Time(message.first - message.least);
+            let sent = Time::from_ps(message.first - message.least);
             let own = outbox.post(sent, Envelope { key, message });
             debug_assert!(own.is_none(), "an away port leads elsewhere");
         }

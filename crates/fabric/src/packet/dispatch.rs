@@ -14,83 +14,22 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Itinerary;
 
+use super::desks::{Delivery, Desk, Half, INTERVAL, put};
 use super::engine::{Dispatched, Engine, Plan};
-use super::lines::{Choice, LINE_BITS, PortLines};
+use super::error::PacketError;
+use super::lines::{Choice, LINE_BITS};
 use super::message::NO_MESSAGE;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::port::DATA;
-use super::settings::{Balancer, PacketError};
+use super::settings::Balancer;
 use super::timeline::Class;
 use super::transport::{
-    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel,
+    Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Parcel,
     SILENCE, Sent, Tally, Transport,
 };
 
 /// Set in a waiting packet's note of whose it is if it goes back.
 const BACK: u64 = 1 << 32;
-
-/// Length of the intervals that [`Delivery`] counts by.
-pub(super) const INTERVAL: u64 = 10_000_000;
-
-/// A NIC port.
-#[derive(Clone, Debug, Default)]
-struct Desk<N> {
-    state: N,
-    /// Places of the halves that send and receive here, by their numbers.
-    sends: Vec<u32>,
-    receives: Vec<u32>,
-    /// When the earliest event of its timer is.
-    timer: Option<u64>,
-    /// When it was last reached by anything, or given a message.
-    heard: u64,
-}
-
-/// A half of a queue pair.
-#[derive(Clone, Copy, Debug, Default)]
-struct Half {
-    number: u32,
-    /// Of a sending half its entropy, of a receiving one the highest packet that has arrived and one.
-    note: u32,
-    class: u8,
-}
-
-/// What arrived in an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivery {
-    /// Bytes on the wire of data packets that had not arrived before.
-    pub bytes: u64,
-    /// Data packets.
-    pub packets: u64,
-    /// Of them those that came after a later one of their queue pair.
-    pub late: u64,
-    /// Sum of their times from the first bit at the sender's port to the last bit here, in picoseconds.
-    pub delay: u64,
-}
-
-impl Delivery {
-    /// Adds what another process saw.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.packets += other.packets;
-        self.late += other.late;
-        self.delay += other.delay;
-    }
-}
-
-/// See the module page.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Dispatch<N> {
-    pub lines: PortLines,
-    desks: Vec<Desk<N>>,
-    senders: Vec<Half>,
-    receivers: Vec<Half>,
-    outbox: Outbox,
-    /// By intervals of [`INTERVAL`].
-    deliveries: Vec<Delivery>,
-    /// Data packets whose transmission has begun at a NIC port, and the longest delay.
-    sent: u64,
-    longest: u64,
-}
 
 impl<T: Transport> Engine<T> {
     /// Makes the desks of all NIC ports, and the lines of all ports.
@@ -149,10 +88,10 @@ impl<T: Transport> Engine<T> {
         priorities.dedup();
         FabricFacts {
             rate: self.fabric.kind(0).rate,
-            mtu: self.settings.mtu.0 as u32,
-            header: self.settings.header.0 as u32,
-            control: self.settings.control.0 as u32,
-            propagation: Span(propagation),
+            mtu: self.settings.mtu.get() as u32,
+            header: self.settings.header.get() as u32,
+            control: self.settings.control.get() as u32,
+            propagation: Span::from_ps(propagation),
             hops,
             buffer: self.buffer_of_ports(),
             paths: match self.settings.balancer {
@@ -211,7 +150,7 @@ impl<T: Transport> Engine<T> {
         let desk = &mut dispatch.desks[p as usize];
         desk.heard = now;
         let joined = Joined {
-            now: Time(now),
+            now: Time::from_ps(now),
             flow: half.number,
             first: outgoing.first,
             packets: outgoing.packets,
@@ -246,7 +185,8 @@ impl<T: Transport> Engine<T> {
                         continue;
                     }
                     let desk = &mut dispatch.desks[p as usize];
-                    let next = self.dispatcher.next(&mut desk.state, Time(now), &mut dispatch.outbox);
+                    let next =
+                        self.dispatcher.next(&mut desk.state, Time::from_ps(now), &mut dispatch.outbox);
                     if let Some(parcel) = next {
                         if let Some(id) = self.make_parcel(p, &parcel, now) {
                             self.begin_at_desk(p, id, now);
@@ -276,7 +216,7 @@ impl<T: Transport> Engine<T> {
     fn rearm_desk(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         let desk = &mut dispatch.desks[p as usize];
-        let Some(Time(due)) = self.dispatcher.timer(&desk.state) else { return };
+        let Some(due) = self.dispatcher.timer(&desk.state).map(Time::ps) else { return };
         let due = due.max(now);
         if desk.timer.is_none_or(|known| known > due) {
             desk.timer = Some(due);
@@ -292,8 +232,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         desk.timer = None;
-        if self.dispatcher.timer(&desk.state).is_some_and(|Time(due)| due <= now) {
-            if now - desk.heard > SILENCE.0 {
+        if self.dispatcher.timer(&desk.state).is_some_and(|due| due.ps() <= now) {
+            if now - desk.heard > SILENCE.ps() {
                 let waits = |&&slot: &&u32| {
                     let sender = &self.pairs.senders[slot as usize];
                     sender.port == p && sender.una < sender.limit
@@ -305,7 +245,7 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             self.account.note(|| super::timeline::Key::new(now, Class::Dispatch, p).told(), || 0);
-            self.dispatcher.on_timer(&mut desk.state, Time(now), &mut dispatch.outbox);
+            self.dispatcher.on_timer(&mut desk.state, Time::from_ps(now), &mut dispatch.outbox);
         }
         self.dispatch_port(p, now);
     }
@@ -372,13 +312,13 @@ impl<T: Transport> Engine<T> {
                     return None;
                 }
                 let payload = self.pairs.outgoing[id].payload_of(sequence, self.settings.payload());
-                packet.wire = (payload + self.settings.header.0) as u16;
+                packet.wire = (payload + self.settings.header.get()) as u16;
                 (packet.kind, packet.sequence, packet.detail) = (Kind::Data, sequence, parcel.rank);
             }
             Load::Note(Note { kind, a, b, c }) => {
                 packet.kind = if parcel.back { Kind::Reply } else { Kind::Probe };
                 (packet.sequence, packet.detail, packet.stamp) = (a, b, c);
-                packet.wire = self.settings.control.0 as u16;
+                packet.wire = self.settings.control.get() as u16;
                 packet.queue |= kind << LINE_BITS;
                 self.account.totals.probes += 1;
             }
@@ -422,7 +362,7 @@ impl<T: Transport> Engine<T> {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         self.fabric.ports[p as usize].held = dispatch.lines.waiting(p) + wire;
         dispatch.sent += u64::from(data);
-        let sent = Sent { now: Time(now), flow: whose as u32, back: whose & BACK != 0, load, path };
+        let sent = Sent { now: Time::from_ps(now), flow: whose as u32, back: whose & BACK != 0, load, path };
         self.dispatcher.on_sent(&mut dispatch.desks[p as usize].state, &sent, &mut dispatch.outbox);
     }
 
@@ -449,7 +389,7 @@ impl<T: Transport> Engine<T> {
             let half = if back { dispatch.senders[slot as usize] } else { dispatch.receivers[slot as usize] };
             let kind = packet.queue >> LINE_BITS;
             let note = Note { kind, a: packet.sequence, b: packet.detail, c: packet.stamp };
-            let heard = Heard { now: Time(now), flow: half.number, back, note, path, marked };
+            let heard = Heard { now: Time::from_ps(now), flow: half.number, back, note, path, marked };
             let desk = &mut dispatch.desks[to as usize];
             desk.heard = now;
             self.dispatcher.on_note(&mut desk.state, &heard, &mut dispatch.outbox);
@@ -462,7 +402,7 @@ impl<T: Transport> Engine<T> {
     fn land(&mut self, p: u32, packet: &Packet, marked: bool, now: u64) {
         let &Packet { flow: slot, sequence, wire, path, to, .. } = packet;
         self.account.totals.data_packets += 1;
-        let full = self.settings.mtu.0 as u16;
+        let full = self.settings.mtu.get() as u16;
         let receiver = &mut self.pairs.receivers[slot as usize];
         receiver.data_gone += 1;
         let (fresh, early) = receiver.file(sequence, wire, full);
@@ -490,7 +430,7 @@ impl<T: Transport> Engine<T> {
         delivery.delay += delay;
         dispatch.longest = dispatch.longest.max(delay);
         let landed = Landed {
-            now: Time(now),
+            now: Time::from_ps(now),
             flow: number,
             sequence,
             rank: packet.detail,
@@ -549,11 +489,4 @@ impl<T: Transport> Engine<T> {
     pub(super) fn is_dispatched() -> bool {
         Dispatched::<T>::ask(|| ()).is_some()
     }
-}
-
-fn put(halves: &mut Vec<Half>, slot: u32, half: Half) {
-    if halves.len() <= slot as usize {
-        halves.resize(slot as usize + 1, Half::default());
-    }
-    halves[slot as usize] = half;
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::account::Account;
+use super::border::Crossing;
 use super::credit::Credits;
-use super::crossing::Crossing;
-use super::dispatch::Dispatch;
+use super::desks::Dispatch;
+use super::error::PacketError;
 use super::fabric::Fabric;
 use super::impair::{Changes, Clocks};
 use super::lead::Lead;
@@ -16,35 +16,11 @@ use super::packets::Packets;
 use super::pairs::Pairs;
 use super::queues::Queues;
 use super::reduce::Reductions;
-use super::sample::Sampler;
-use super::settings::{PacketError, PacketSettings};
+use super::sampler::Sampler;
+use super::settings::PacketSettings;
 use super::telemetry::Telemetry;
 use super::timeline::Timeline;
 use super::transport::{Dispatcher, Endpoint, Kept, SwitchPolicy, Transport, Uses};
-
-/// Between which NICs a queue pair is to be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenRequest<'a> {
-    /// Sender, counted over all hosts.
-    pub from: u32,
-    /// Receiver.
-    pub to: u32,
-    /// What the load balancer hashes.
-    pub entropy: u32,
-    /// Whether it stays open for more messages; otherwise it closes after its first.
-    pub keep: bool,
-    /// The links to take there and back, chosen by the host; empty: the balancer chooses.
-    pub route: [&'a [LinkId]; 2],
-}
-
-/// An open queue pair: where its halves lie. Places are used again after it has closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueuePair {
-    pub(super) sender: u32,
-    pub(super) receiver: u32,
-    /// Processes of the two.
-    pub(super) homes: [u32; 2],
-}
 
 /// What is worked out for a queue pair before its halves are opened.
 #[derive(Clone, Debug)]
@@ -59,19 +35,6 @@ pub(super) struct Plan {
     pub keep: bool,
     /// What the load balancer hashes.
     pub entropy: u32,
-}
-
-/// A message whose last byte has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The caller's name for it.
-    pub token: u64,
-    /// When.
-    pub at: Time,
-    /// When it was handed over.
-    pub start: Time,
-    /// Payload.
-    pub bytes: Bytes,
 }
 
 type UsesOf<T> = <<T as Transport>::Endpoint as Endpoint>::Uses;
@@ -148,7 +111,10 @@ impl<T: Transport> Engine<T> {
             telemetry: Kept::default(),
             reductions: Reductions::default(),
             dispatch: Kept::default(),
-            account: Account::new(Sampler::new(settings.sample_every.map(|every| every.0), ports as u32)),
+            account: Account::new(Sampler::new(
+                settings.sample_every.map(windtunnel_kernel::Span::ps),
+                ports as u32,
+            )),
             crossing: None,
             fabric,
             settings,
@@ -160,18 +126,21 @@ impl<T: Transport> Engine<T> {
         engine.build_queues()?;
         engine.build_dispatch()?;
         if let Some(credits) = engine.credits.get_mut() {
-            let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.0 as u32), &engine.fabric);
-            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.0);
+            let (scheme, fabric) = (engine.endpoint.credit(engine.settings.mtu.get() as u32), &engine.fabric);
+            let rates = (0..fabric.nic_ports()).map(|port| fabric.kind(port).rate.bps());
             *credits = Credits::new(scheme, rates, engine.settings.seed);
         }
         Ok(engine)
     }
 
-    /// The same fabric with what `forwarder` says has failed: packets that find their way at every switch go around it,
-    /// and those that cannot go on are dropped. Queue pairs with one path are opened with a route that does.
-    #[must_use]
-    pub fn rerouted(mut self, forwarder: Forwarder) -> Self {
+    /// What `forwarder` says has failed is out from the start: packets that find their way at every switch go around it, those that
+    /// cannot go on are dropped, and nothing is begun on its cables. Queue pairs with one path are opened with a route that does.
+    pub fn reroute(&mut self, forwarder: Forwarder) {
+        for link in (0..self.fabric.topology.link_count() as u32).map(LinkId) {
+            if let Some(port) = self.fabric.port_of(link).filter(|_| forwarder.is_dead(link)) {
+                self.fabric.ports[port as usize].down = true;
+            }
+        }
         self.lead.lead_by(forwarder);
-        self
     }
 }

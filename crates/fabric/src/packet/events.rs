@@ -3,9 +3,10 @@
 use windtunnel_kernel::Time;
 use windtunnel_kernel::queue::EventOrder;
 
-use super::crossing::Gone;
-use super::engine::{Completion, Dispatched, Engine};
+use super::border::Gone;
+use super::engine::{Dispatched, Engine};
 use super::fabric::Fabric;
+use super::handles::Completion;
 use super::packets::{Kind, NONE, flag};
 use super::telemetry::Hop;
 use super::timeline::{Class, Key};
@@ -16,17 +17,17 @@ impl<T: Transport> Engine<T> {
     /// these are appended. Returns the instant reached: that of the last event, or `limit` if there is no more before.
     pub fn run(&mut self, limit: Time, budget: u64, done: &mut Vec<Completion>) -> Time {
         let mut left = budget;
-        while left > 0 && !self.account.has_news() && !self.has_halted() && self.step(limit.0) {
+        while left > 0 && !self.account.has_news() && !self.has_halted() && self.step(limit.ps()) {
             left -= 1;
         }
         if left == 0 || self.account.has_news() {
-            let instant = limit.0.min(self.timeline.now());
+            let instant = limit.ps().min(self.timeline.now());
             while !self.has_halted() && self.step(instant) {}
         }
         done.extend(self.account.news().map(|(_, completion)| completion));
         // Nobody waits at the horizon itself: an engine that runs dry before it stays at its last event.
         if self.next_time() > limit && limit < Time::HORIZON && done.is_empty() {
-            self.timeline.reach(limit.0);
+            self.timeline.reach(limit.ps());
         }
         self.now()
     }
@@ -58,10 +59,10 @@ impl<T: Transport> Engine<T> {
     /// Starts everything whose turn has come by `at`, to which the engine has run: what the counters tell then does not
     /// depend on when ports were last looked at.
     pub fn catch_up(&mut self, at: Time) {
-        self.sample_before(at.0);
-        self.timeline.reach(at.0);
+        self.sample_before(at.ps());
+        self.timeline.reach(at.ps());
         for p in 0..self.fabric.ports.len() as u32 {
-            self.settle_port(p, at.0);
+            self.settle_port(p, at.ps());
         }
     }
 
@@ -74,7 +75,7 @@ impl<T: Transport> Engine<T> {
     /// The first event that is not a port's.
     fn handle(&mut self) {
         let Some(key) = self.timeline.pop_other() else { return };
-        let (time, port) = (key.time().0, key.port());
+        let (time, port) = (key.time().ps(), key.port());
         match key.class() {
             // What only keeps a port going is not counted.
             Class::Wake => self.wake(port, time),
@@ -127,7 +128,7 @@ impl<T: Transport> Engine<T> {
     fn timed(&mut self, key: Key) -> Option<u32> {
         let flow = self.pairs.named(key.port(), key.name())?;
         // What is in flight then does not depend on when the port was last looked at.
-        self.pull_for(flow, key.time().0);
+        self.pull_for(flow, key.time().ps());
         let sender = &self.pairs.senders[flow as usize];
         self.account.note(|| key.told(), || sender.in_flight());
         Some(flow)
@@ -242,7 +243,7 @@ impl<T: Transport> Engine<T> {
             port: p,
             queue: port.held - u32::from(packet.wire),
             sent: port.counters.bytes,
-            at: Time(start),
+            at: Time::from_ps(start),
             rate: self.fabric.kind(p).rate,
         };
         telemetry.push(id, hop);

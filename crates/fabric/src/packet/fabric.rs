@@ -12,13 +12,15 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::{LinkId, Node, Peer, SwitchId, Target, Topology};
 
+use super::buffer::Switch;
+use super::error::PacketError;
 use super::impair::{PartState, links_of};
 use super::link::{LinkFacts, LinkKind};
 use super::packets::NONE;
 use super::port::{Far, Port};
-use super::settings::{Forwarding, MOST_PORTS, PacketError, PacketSettings};
+use super::settings::{Forwarding, PacketSettings};
 use super::statistics::PortCounters;
-use super::switch::Switch;
+use super::timeline::MOST_PORTS;
 use super::transport::PathFacts;
 
 /// See the module page.
@@ -45,7 +47,8 @@ struct Kinds<'a> {
 impl Kinds<'_> {
     fn of(&mut self, facts: &LinkFacts) -> u16 {
         let queue = [facts.of_switch, facts.marks];
-        let key = (facts.rate.0, facts.delay, facts.cut_through, facts.loss.to_bits(), queue, facts.impaired);
+        let key =
+            (facts.rate.bps(), facts.delay, facts.cut_through, facts.loss.to_bits(), queue, facts.impaired);
         if let Some(place) = self.facts.iter().rposition(|known| *known == key) {
             return place as u16;
         }
@@ -110,14 +113,14 @@ impl Fabric {
             let link = topology.link(id);
             let rate = match part(id) * share {
                 1.0 => link.rate,
-                part => BitRate(((link.rate.0 as f64 * part) as u64).max(1)),
+                part => BitRate::from_bps(((link.rate.bps() as f64 * part) as u64).max(1)),
             };
             let cut_through =
                 far.as_switch().is_some_and(|switch| cut && fastest[switch as usize] <= Some(rate));
             let impaired = impaired.binary_search(&id).is_ok();
             kinds.of(&LinkFacts {
                 rate,
-                delay: link.latency.0,
+                delay: link.latency.ps(),
                 cut_through,
                 loss: link.loss,
                 of_switch,
@@ -287,10 +290,10 @@ impl Fabric {
         };
         let base_rtt = unloaded(port, path, mtu) + unloaded(port_back, back, control);
         let rate = self.kind(port).rate;
-        let bits = u128::from(base_rtt) * u128::from(rate.0);
+        let bits = u128::from(base_rtt) * u128::from(rate.bps());
         PathFacts {
             rate,
-            base_rtt: Span(base_rtt),
+            base_rtt: Span::from_ps(base_rtt),
             bdp: bits.div_ceil(8_000_000_000_000) as u64,
             mtu: u32::from(mtu),
             hops: 1 + path.len() as u32,
@@ -309,7 +312,7 @@ impl Fabric {
         let limit = self.switches[self.ports[p as usize].owner as usize].most_alone();
         let trim = Some(u64::from(kind.trim)).filter(|_| kind.trim != u32::MAX);
         let bytes = limit.into_iter().chain(trim).min()?;
-        Some(kind.rate.serialise(Bytes(bytes)))
+        Some(kind.rate.serialise(Bytes::new(bytes)))
     }
 
     /// What a port has counted by `at`.
@@ -326,6 +329,6 @@ impl Fabric {
 
     /// Sum over data packets of the time between joining a queue and the start of transmission.
     pub(super) fn queueing(&self) -> Span {
-        Span(self.ports.iter().map(|port| port.counters.waited).sum())
+        Span::from_ps(self.ports.iter().map(|port| port.counters.waited).sum())
     }
 }

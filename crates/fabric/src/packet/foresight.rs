@@ -3,54 +3,20 @@
 //! A packet left the caches a microsecond ago, and a large fabric's ports do not fit. The agenda knows whose the next events
 //! are: a port is fetched three events ahead, the first packet on its cable two, and one ahead the port that the packet will
 //! join. Where nothing but the packet and the switch decide that, it was worked out as the packet went on the cable, when it
-//! was in hand ([`Ways`]), and the packet carries it. At the end of its way the half of its queue pair is fetched, and in a
+//! was in hand ([`Ways`](super::lead::Ways)), and the packet carries it. At the end of its way the half of its queue pair is fetched, and in a
 //! large fabric the NIC port there.
 //!
 //! **Invariant.** What a packet on a cable carries is what the switch would find as it arrives: it comes from tables that no
 //! run changes.
 
 use prefetch_index::prefetch_index;
-use windtunnel_topology::{SwitchRule, Target};
 
 use super::engine::Engine;
-use super::lead::Paths;
-use super::packets::{NONE, Packet, flag};
-use super::port::Far;
-use super::switch::Switch;
+use super::packets::Packet;
 use super::transport::Transport;
 
 /// More ports than a core's first caches hold, with what waits there.
 const LARGE: usize = 1 << 12;
-
-/// What leads packets where nothing but the packet and the switch decide: paths worked out ahead, and switches' rules.
-#[derive(Clone, Copy)]
-pub(super) struct Ways<'a> {
-    pub paths: &'a Paths,
-    /// None where more decides.
-    pub rules: &'a [SwitchRule],
-    pub switches: &'a [Switch],
-    pub targets: &'a [Target],
-}
-
-impl Ways<'_> {
-    /// The port by which a packet will leave the switch at the far end of its cable, if that is known already.
-    #[expect(clippy::inline_always, reason = "once a hop, and a call costs as much")]
-    #[inline(always)]
-    pub(super) fn onwards(&self, packet: &mut Packet, far: Far) -> u32 {
-        let Some(switch) = far.as_switch() else { return NONE };
-        if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
-            if packet.flags & flag::REDUCED != 0 {
-                return NONE;
-            }
-            let place = packet.hash as u32;
-            packet.hash += 1;
-            return self.paths[place];
-        }
-        let Some(rule) = self.rules.get(switch as usize) else { return NONE };
-        let hop = rule.next_hop(&self.targets[packet.to as usize], packet.hash);
-        self.switches[switch as usize].first + hop
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// Has what the next events will be about brought from memory.

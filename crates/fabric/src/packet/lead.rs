@@ -7,9 +7,10 @@ use rustc_hash::FxHashMap;
 use windtunnel_topology::{Forwarder, SwitchId, SwitchRule, Target, Topology};
 
 use super::balance::Balance;
-use super::foresight::Ways;
+use super::buffer::Switch;
+use super::packets::{NONE, Packet, flag};
+use super::port::Far;
 use super::settings::Balancer;
-use super::switch::Switch;
 
 /// See the module page.
 #[derive(Clone, Debug)]
@@ -86,5 +87,35 @@ impl std::ops::Index<u32> for Paths {
     #[inline]
     fn index(&self, place: u32) -> &u32 {
         &self.ports[place as usize]
+    }
+}
+
+/// What leads packets where nothing but the packet and the switch decide: paths worked out ahead, and switches' rules.
+#[derive(Clone, Copy)]
+pub(super) struct Ways<'a> {
+    pub paths: &'a Paths,
+    /// None where more decides.
+    pub rules: &'a [SwitchRule],
+    pub switches: &'a [Switch],
+    pub targets: &'a [Target],
+}
+
+impl Ways<'_> {
+    /// The port by which a packet will leave the switch at the far end of its cable, if that is known already.
+    #[expect(clippy::inline_always, reason = "once a hop, and a call costs as much")]
+    #[inline(always)]
+    pub(super) fn onwards(&self, packet: &mut Packet, far: Far) -> u32 {
+        let Some(switch) = far.as_switch() else { return NONE };
+        if packet.flags & (flag::ROUTED | flag::REDUCED) != 0 {
+            if packet.flags & flag::REDUCED != 0 {
+                return NONE;
+            }
+            let place = packet.hash as u32;
+            packet.hash += 1;
+            return self.paths[place];
+        }
+        let Some(rule) = self.rules.get(switch as usize) else { return NONE };
+        let hop = rule.next_hop(&self.targets[packet.to as usize], packet.hash);
+        self.switches[switch as usize].first + hop
     }
 }

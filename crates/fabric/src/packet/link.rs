@@ -2,7 +2,8 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
-use super::settings::{EcnSettings, MarkAt, PacketSettings};
+use super::marks::{EcnSettings, MarkAt};
+use super::settings::PacketSettings;
 
 /// Rate, delay and marking of a link. Ports refer to one of a few of these.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +51,7 @@ impl Marking {
 
     pub(super) fn new(ecn: &EcnSettings, rate: BitRate) -> Self {
         let scale = |size: Bytes| {
-            let scaled = u128::from(size.0) * u128::from(rate.0) / u128::from(ecn.rate.0.max(1));
+            let scaled = u128::from(size.get()) * u128::from(rate.bps()) / u128::from(ecn.rate.bps().max(1));
             u32::try_from(scaled).unwrap_or(u32::MAX - 1)
         };
         let (kmin, kmax) = (scale(ecn.kmin), scale(ecn.kmax));
@@ -85,15 +86,15 @@ pub(super) struct LinkFacts {
 impl LinkKind {
     pub(super) fn new(facts: &LinkFacts, settings: &PacketSettings) -> Self {
         let PacketSettings { mtu, control, header, ecn, trimming, .. } = settings;
-        let exact = |bytes: Bytes| facts.rate.serialise(bytes).0;
-        let whole = 8_000_000_000_000 % facts.rate.0 == 0;
+        let exact = |bytes: Bytes| facts.rate.serialise(bytes).ps();
+        let whole = 8_000_000_000_000 % facts.rate.bps() == 0;
         let ecn = ecn.as_ref().filter(|_| facts.marks);
         let ecn = ecn.map_or(Marking::OFF, |ecn| Marking::new(ecn, facts.rate));
         // A port that trims every packet would pass nothing on.
         let trim = trimming.filter(|_| facts.of_switch).and_then(|trimming| {
-            let queue = u128::from(trimming.queue?.0);
+            let queue = u128::from(trimming.queue?.get());
             let scaled = |rate: BitRate| {
-                (queue * u128::from(facts.rate.0) / u128::from(rate.0.max(1))).max(mtu.0.into())
+                (queue * u128::from(facts.rate.bps()) / u128::from(rate.bps().max(1))).max(mtu.get().into())
             };
             Some(u32::try_from(trimming.rate.map_or(queue, scaled)).unwrap_or(u32::MAX))
         });
@@ -103,10 +104,10 @@ impl LinkKind {
             cut_through: facts.cut_through,
             loss: (facts.loss * 18_446_744_073_709_551_615.0) as u64,
             fragile: facts.impaired || facts.loss > 0.0,
-            per_byte: if whole { 8_000_000_000_000 / facts.rate.0 } else { 0 },
-            full: (mtu.0 as u16, exact(*mtu)),
-            control: (control.0 as u16, exact(*control)),
-            header: header.0 as u16,
+            per_byte: if whole { 8_000_000_000_000 / facts.rate.bps() } else { 0 },
+            full: (mtu.get() as u16, exact(*mtu)),
+            control: (control.get() as u16, exact(*control)),
+            header: header.get() as u16,
             of_switch: facts.of_switch,
             ecn_allowed: facts.marks,
             mark_above: if ecn.at_dequeue { u32::MAX } else { ecn.kmin },
@@ -130,7 +131,7 @@ impl LinkKind {
         } else if wire == self.control.0 {
             self.control.1
         } else {
-            self.rate.serialise(Bytes(u64::from(wire))).0
+            self.rate.serialise(Bytes::new(u64::from(wire))).ps()
         }
     }
 
@@ -164,10 +165,17 @@ mod tests {
 
     #[test]
     fn serialisation_is_exact_at_any_rate() {
-        for rate in [BitRate::from_gbps(400), BitRate(3), BitRate(123_456_789_123), BitRate::from_gbps(1_600)]
-        {
+        for rate in [
+            BitRate::from_gbps(400),
+            BitRate::from_bps(3),
+            BitRate::from_bps(123_456_789_123),
+            BitRate::from_gbps(1_600),
+        ] {
             for wire in [1, 64, 65, 4_159, 4_160, u16::MAX] {
-                assert_eq!(kind(rate, None).serialise(wire), rate.serialise(Bytes(u64::from(wire))).0);
+                assert_eq!(
+                    kind(rate, None).serialise(wire),
+                    rate.serialise(Bytes::new(u64::from(wire))).ps()
+                );
             }
         }
     }
@@ -175,8 +183,13 @@ mod tests {
     #[test]
     fn marking_begins_above_kmin_and_is_certain_above_kmax() {
         let rate = BitRate::from_gbps(100);
-        let ecn =
-            EcnSettings { rate, kmin: Bytes(1_000), kmax: Bytes(3_000), pmax: 0.5, at: MarkAt::Enqueue };
+        let ecn = EcnSettings {
+            rate,
+            kmin: Bytes::new(1_000),
+            kmax: Bytes::new(3_000),
+            pmax: 0.5,
+            at: MarkAt::Enqueue,
+        };
         let double = kind(BitRate::from_gbps(200), Some(&ecn)).ecn;
         assert!(!double.marks(2_000, || 0) && double.marks(2_001, || 0), "thresholds double with the rate");
         assert!(double.marks(6_001, || u32::MAX) && !double.marks(6_000, || u32::MAX));

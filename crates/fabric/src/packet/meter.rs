@@ -56,7 +56,7 @@ impl Meters {
 
 /// What both buckets hold when they are full.
 fn depths(meter: Meter) -> [u128; 2] {
-    let of = |bytes: Bytes| u128::from(bytes.0) * BYTE;
+    let of = |bytes: Bytes| u128::from(bytes.get()) * BYTE;
     match meter {
         Meter::SingleRate { cbs, ebs, .. } => [of(cbs), of(ebs)],
         Meter::TwoRate { cbs, pbs, .. } => [of(cbs), of(pbs)],
@@ -66,7 +66,7 @@ fn depths(meter: Meter) -> [u128; 2] {
 impl Buckets {
     fn color(&mut self, meter: &Meter, wire: u16, now: u64, before: Color) -> Color {
         let passed = u128::from(now - std::mem::replace(&mut self.at, now));
-        let come = |rate: BitRate| u128::from(rate.0) * passed;
+        let come = |rate: BitRate| u128::from(rate.bps()) * passed;
         let [most, other] = depths(*meter);
         let [committed, second] = &mut self.tokens;
         let wire = u128::from(wire) * BYTE;

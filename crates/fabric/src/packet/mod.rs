@@ -18,44 +18,63 @@
 
 mod abandon;
 mod account;
+mod adaptive;
 mod background;
 mod balance;
+mod border;
+mod buffer;
 mod choice;
+mod counters;
 mod credit;
 mod crossing;
+mod desks;
 mod dispatch;
 mod engine;
 mod engines;
+mod error;
 mod events;
 mod fabric;
 mod foresight;
+mod grants;
+mod handles;
 mod impair;
 mod lead;
+mod legs;
+mod line_ports;
 mod lines;
 mod link;
+mod many;
+mod marks;
 mod memory;
 mod message;
 mod meter;
 mod model;
 mod network;
 mod nic;
+mod nic_port;
 mod opening;
+mod overdue;
 mod packets;
 mod pairs;
+mod pauses;
 mod pfc;
 mod planes;
 mod port;
 mod probes;
 mod pull;
+mod queue_ports;
 mod queue_settings;
+mod queue_setup;
 mod queues;
 mod rack;
 mod receive;
+mod receiver;
 mod recover;
 mod reduce;
 mod reorder;
 mod restraint;
 mod sample;
+mod sampler;
 mod send;
 mod sender;
 mod settings;
@@ -64,16 +83,21 @@ mod statistics;
 mod switch;
 mod telemetry;
 mod timeline;
+mod told;
 mod totals;
 pub mod transport;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use choice::TransportChoice;
-pub use dispatch::Delivery;
-pub use engine::{Completion, Engine, OpenRequest, QueuePair};
+pub use counters::Counters;
+pub use desks::Delivery;
+pub use engine::Engine;
 pub use engines::{Engines, Spread};
+pub use error::PacketError;
+pub use handles::{Completion, OpenRequest, QueuePair};
 pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
+pub use marks::{EcnSettings, MarkAt};
 pub use model::NetworkOf;
 pub use network::{PacketNetwork, PacketNetworkError, too_long};
 pub use queue_settings::{
@@ -81,10 +105,9 @@ pub use queue_settings::{
     Shaper, Xoff, Xon,
 };
 pub use reorder::Reordering;
-pub use sample::QueueSample;
+pub use sampler::QueueSample;
 pub use settings::{
-    Balancer, BufferSettings, ChosenRoute, EcnSettings, Forwarding, MOST_PORTS, MarkAt, PacketError,
-    PacketSettings, ParallelSettings, TrimSettings,
+    Balancer, BufferSettings, ChosenRoute, Forwarding, PacketSettings, ParallelSettings, TrimSettings,
 };
 pub use statistics::PortReport;
-pub use totals::Counters;
+pub use timeline::MOST_PORTS;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use windtunnel_topology::Topology;
 
+use super::error::PacketError;
 use super::network::{PacketNetwork, PacketNetworkError};
-use super::settings::{PacketError, PacketSettings};
+use super::settings::PacketSettings;
 use super::transport;
 use crate::model::Network;
 use crate::reroute::SharedRerouter;

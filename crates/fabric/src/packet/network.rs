@@ -15,11 +15,12 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 
 use super::background::{BackgroundUse, Generator};
-use super::engine::{Completion, OpenRequest, QueuePair};
 use super::engines::Engines;
+use super::error::PacketError;
+use super::handles::{Completion, OpenRequest, QueuePair};
 use super::reduce::{Ended, Front};
-use super::sample::QueueSample;
-use super::settings::{Balancer, PacketError, PacketSettings};
+use super::sampler::QueueSample;
+use super::settings::{Balancer, PacketSettings};
 use super::transport::Transport;
 use crate::account::{Account, Delivered, FlowRecord};
 use crate::flow::{FlowNetwork, FlowNetworkError, FlowSettings};
@@ -28,7 +29,7 @@ use crate::observations::{Observations, PacketUse, Trouble, Work};
 use crate::reroute::{SharedRerouter, lock};
 
 /// Background traffic is drawn for so long ahead.
-const AHEAD: Span = Span(16_000_000);
+const AHEAD: Span = Span::from_ps(16_000_000);
 
 /// Set in the tokens of background traffic.
 pub(super) const BACKGROUND: u64 = 1 << 63;
@@ -92,7 +93,7 @@ pub fn too_long(bytes: Bytes, packets: u64) -> String {
     format!(
         "a message of {} B has {packets} packets on one queue pair, expected fewer than 2^32\n\nhint: send it in several \
          messages or over more `network.queue_pairs`; `fidelity: flow` has no packets",
-        bytes.0
+        bytes.get()
     )
 }
 
@@ -302,7 +303,7 @@ impl<T: Transport> PacketNetwork<T> {
         if self.clock < self.drawn || self.engine.is_hopeless() {
             return;
         }
-        self.drawn = Time((self.clock.0 / AHEAD.0 + 1) * AHEAD.0);
+        self.drawn = Time::from_ps((self.clock.ps() / AHEAD.ps() + 1) * AHEAD.ps());
         while let Some(begin) = background.begin(&self.topology, self.drawn) {
             let entropy = combine(u64::from(begin.kind), u64::from(begin.number)) as u32;
             let route: [&[LinkId]; 2] = [&[], &[]];
@@ -366,12 +367,12 @@ impl<T: Transport> PacketNetwork<T> {
         if message == NOBODY {
             return;
         }
-        self.account.message(Bytes(bytes), Some(at.since(completion.start)));
+        self.account.message(Bytes::new(bytes), Some(at.since(completion.start)));
         self.account.record(|| FlowRecord {
             source: from,
             destination: to,
             edges: 1,
-            bytes: Bytes(bytes),
+            bytes: Bytes::new(bytes),
             start: completion.start,
             finish: at,
             class,
@@ -396,12 +397,12 @@ impl<T: Transport> Network for PacketNetwork<T> {
             return;
         }
         // Whole packets to each queue pair, the first ones one more where they do not divide.
-        let packets = bytes.0.max(1).div_ceil(self.payload);
+        let packets = bytes.get().max(1).div_ceil(self.payload);
         let parts = packets.min(u64::from(self.queue_pairs));
         if self.is_too_long(bytes, packets.div_ceil(parts)) {
             return;
         }
-        let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.0, hops: 0 };
+        let outside = Outside { message, from, to, class, parts: parts as u32, bytes: bytes.get(), hops: 0 };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.messages[slot as usize] = outside;
@@ -412,7 +413,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
                 self.messages.len() as u32 - 1
             }
         };
-        let mut left = bytes.0;
+        let mut left = bytes.get();
         for part in 0..parts {
             let entropy = self.topology.hash().part(departure.entropy, part as u32);
             let pair = self.open(at, &departure, entropy, part);
@@ -420,7 +421,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
             let size = share.min(left);
             left -= size;
             self.messages[slot as usize].hops = self.engine.links(pair) as u16;
-            self.engine.send(at, pair, Bytes(size), u64::from(slot));
+            self.engine.send(at, pair, Bytes::new(size), u64::from(slot));
         }
     }
 
@@ -438,7 +439,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.catch_up(at);
         }
         if Front::is_one(group) {
-            if self.is_too_long(bytes, bytes.0.div_ceil(self.payload)) {
+            if self.is_too_long(bytes, bytes.get().div_ceil(self.payload)) {
                 return;
             }
             self.reductions.start(&mut self.engine, at, run, group, bytes, class);
@@ -512,7 +513,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
 
     /// Right after the present packets go where `forwarder` says, and what is on links that are out is lost.
     fn change_paths(&mut self, forwarder: &Forwarder) {
-        self.engine.lead_from(self.clock + Span(1), forwarder);
+        self.engine.lead_from(self.clock + Span::from_ps(1), forwarder);
     }
 
     fn keep_digest(&mut self, focus: &EventDigest) {

@@ -5,55 +5,15 @@
 //! before it, so that what came earlier is settled by the old state; after it, to use the new one.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use windtunnel_kernel::Time;
 
 use super::engine::{Dispatched, Engine, PlanesOf};
 use super::pairs::Pairs;
 use super::port::{CONTROL, DATA};
-use super::pull::Ready;
+use super::sender::Turn;
 use super::timeline::Class;
 use super::transport::{Endpoint, Feature, MemoryOf, Transport};
-
-/// What a queue pair does at its NIC port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has nothing to send.
-    #[default]
-    Idle,
-    /// It is on the ring.
-    Ready,
-    /// Its pacing lets it wait.
-    Paced,
-    /// Its window is full.
-    Blocked,
-    /// Its queue is paused.
-    Parked,
-}
-
-/// The queue pairs of a NIC port.
-#[derive(Clone, Debug)]
-pub(super) struct NicPort {
-    /// Those that may send, in the order of their turns.
-    pub ready: Ready,
-    /// Those that may send later: when, what they are called, which. Where a pace has changed since, another entry has the
-    /// new time.
-    paced: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Messages to come: when, in which order they were handed over, which.
-    pub starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Sending halves opened here, and messages handed over, ever.
-    pub opened: u32,
-    pub handed: u32,
-    /// Nothing on the ring may start before.
-    since: u64,
-    /// When the earliest wake-up is due.
-    wake: u64,
-    /// Whether the ring has its turn before contributions to reductions.
-    yields: bool,
-    /// When a pause last ended: what waits on the port's own list does not start before.
-    resumed: u64,
-}
 
 /// What has become of the turn of contributions.
 enum Pulled {
@@ -63,33 +23,6 @@ enum Pulled {
     Later(u64),
     /// It is the ring's, or pauses stop them.
     Yields,
-}
-
-impl Default for NicPort {
-    fn default() -> Self {
-        Self {
-            ready: Ready::default(),
-            paced: BinaryHeap::new(),
-            starts: BinaryHeap::new(),
-            opened: 0,
-            handed: 0,
-            since: 0,
-            wake: u64::MAX,
-            yields: false,
-            resumed: 0,
-        }
-    }
-}
-
-impl NicPort {
-    /// Notes that the port is to be woken at `at`; whether nothing wakes it before.
-    pub(super) fn asks_to_wake(&mut self, at: u64) -> bool {
-        let asks = self.wake > at;
-        if asks {
-            self.wake = at;
-        }
-        asks
-    }
 }
 
 impl<T: Transport> Engine<T> {
@@ -236,14 +169,15 @@ impl<T: Transport> Engine<T> {
         PlanesOf::<T>::ask(|| {
             let Pairs { senders, memories, .. } = &mut self.pairs;
             let plane = senders[leg as usize].port % self.fabric.topology.planes();
-            let (state, now) = (&mut senders[flow as usize].cc, Time(start));
+            let (state, now) = (&mut senders[flow as usize].cc, Time::from_ps(start));
             let takes = match memories.of(flow) {
                 Some(memory) => self.endpoint.takes_plane(memory, state, plane, now),
                 None => self.endpoint.takes_plane(&mut MemoryOf::<T::Endpoint>::default(), state, plane, now),
             };
             // With nothing under way nobody would ask again.
             takes
-                || (self.pairs.senders[flow as usize].in_flight() == 0 && !self.pairs.stands(flow, Some(leg)))
+                || (self.pairs.senders[flow as usize].in_flight() == 0
+                    && !self.pairs.stands(flow, Some(leg), |port| !self.fabric.ports[port as usize].down))
         })
         .unwrap_or(true)
     }
@@ -258,9 +192,9 @@ impl<T: Transport> Engine<T> {
         }
         // Its pace may have changed since its last packet.
         let eligible = if leg == flow {
-            sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).0)
+            sender.repace(now, |flow, wire| self.endpoint.gap(flow, wire).ps())
         } else {
-            let gap = self.endpoint.gap(&sender.cc, wire).0;
+            let gap = self.endpoint.gap(&sender.cc, wire).ps();
             self.pairs.senders[leg as usize].repace(now, |_, _| gap)
         };
         let sender = &mut self.pairs.senders[leg as usize];

@@ -4,14 +4,15 @@
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::balance::Recycler;
-use super::engine::{CreditOf, Engine, OpenRequest, Plan, PlanesOf, QueuePair};
+use super::engine::{CreditOf, Engine, Plan, PlanesOf};
+use super::handles::{OpenRequest, QueuePair};
 use super::memory::Memories;
 use super::message::{Arrivals, NO_MESSAGE};
-use super::nic::Turn;
 use super::packets::{NONE, flag};
 use super::queue_settings::Color;
 use super::rack::Rack;
-use super::receive::Receiver;
+use super::receiver::Receiver;
+use super::sender::Turn;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
 use super::transport::{Endpoint, Feature, MemoryOf, News, Recovery, Transport};
@@ -134,7 +135,7 @@ impl<T: Transport> Engine<T> {
                 let trims = facts.planes > 1 && self.settings.trimming.is_some();
                 let slack = facts.queue.filter(|_| trims).unwrap_or_default();
                 let spreads = !plan.fixed && self.settings.balancer.spreads();
-                Box::new(Rack::new(facts.base_rtt.0, spreads, slack.0))
+                Box::new(Rack::new(facts.base_rtt.ps(), spreads, slack.ps()))
             }),
             sending: NO_MESSAGE,
             oldest: NO_MESSAGE,

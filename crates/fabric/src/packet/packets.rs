@@ -16,7 +16,7 @@ pub(super) enum Kind {
     /// Payload.
     #[default]
     Data,
-    /// Acknowledgement: `sequence` is the next expected, `detail` a [`Feedback`](super::receive::Feedback).
+    /// Acknowledgement: `sequence` is the next expected, `detail` a [`Feedback`](super::receiver::Feedback).
     Ack,
     /// Notification of congestion.
     Notify,

@@ -9,15 +9,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::engine::QueuePair;
+use super::handles::QueuePair;
 use super::impair::Clocks;
+use super::legs::Planes;
 use super::memory::Memories;
 use super::message::{Arrivals, Incoming, NO_MESSAGE, Outgoing, Slots};
-use super::nic::NicPort;
+use super::nic_port::NicPort;
 use super::packets::flag;
-use super::planes::Planes;
 use super::queue_settings::Color;
-use super::receive::{Feedbacks, Receiver};
+use super::receiver::{Feedbacks, Receiver};
 use super::reorder::Reordering;
 use super::sender::Sender;
 use super::transport::{Endpoint, Kept, MemoryOf, Uses};
@@ -290,7 +290,7 @@ impl<E: Endpoint> Pairs<E> {
     pub(super) fn take_retired(&mut self) -> Vec<QueuePair> {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|pair| {
-            let stands = self.stands(pair.sender, None);
+            let stands = self.stands(pair.sender, None, |_| true);
             if !stands {
                 self.retired.push(*pair);
             }

@@ -23,151 +23,20 @@
 //! IEEE 802.1Qbb-2011; Guo et al., "RDMA over commodity Ethernet at scale", SIGCOMM 2016 (deadlocks, watchdog); Hu et al.,
 //! "Deadlocks in datacenter networks: why do they form, and how to avoid them", HotNets 2016.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use windtunnel_kernel::Bytes;
-use windtunnel_topology::{LinkId, SwitchId};
+use windtunnel_topology::LinkId;
 
+use super::buffer::Switch;
 use super::engine::Engine;
-use super::link::Marking;
-use super::meter::Meters;
 use super::packets::NONE;
+use super::pauses::{Frame, Limit, Paused, Pauses};
 use super::port::CONTROL;
-use super::queue_settings::{Color, PfcSettings, QueueSettings, Reach, Xoff, Xon};
-use super::queues::{Queues, share};
-use super::settings::PacketError;
+use super::queues::Queues;
 use super::statistics::PauseCounters;
-use super::switch::Switch;
 use super::timeline::{Class, Key};
 use super::transport::Transport;
-
-/// Control packets for which every port keeps room. They overtake data, so few wait at once.
-const CONTROLS: u64 = 16;
-
-/// Pauses in numbers.
-#[derive(Clone, Debug)]
-pub(super) struct Guard {
-    settings: PfcSettings,
-    xoff: Limit,
-    /// Headroom by upstream port.
-    headroom: Vec<u32>,
-    /// Ports that wait for one another, once there are such.
-    pub cycle: Vec<(u32, u8)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Limit {
-    Bytes(u64),
-    /// α in units of 2^-16.
-    Share(u64),
-}
-
-impl Guard {
-    /// What an ingress may hold in the shared part, with `free` bytes there.
-    fn xoff(&self, free: u64) -> u64 {
-        match self.xoff {
-            Limit::Bytes(bytes) => bytes,
-            Limit::Share(alpha) => share(free, alpha),
-        }
-    }
-
-    /// What it may hold when it is resumed.
-    fn xon(&self, free: u64) -> u64 {
-        match self.settings.xon {
-            Xon::At(bytes) => bytes.0.min(self.xoff(free)),
-            Xon::Below(offset) => self.xoff(free).saturating_sub(offset.0),
-        }
-    }
-}
-
-/// Bytes of one queue that came by one port and are held at its far end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ingress {
-    pub shared: u32,
-    pub headroom: u32,
-    pub paused: bool,
-}
-
-/// A pause or resume to be sent to an upstream port.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    upstream: u32,
-    queue: u8,
-    pause: bool,
-}
-
-/// A port and one of its queues.
-pub(super) type Paused = (u32, u8);
-
-/// What is known of pauses. What several processes know may be put together.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pauses {
-    guard: Option<Guard>,
-    /// Queues that are paused, and bytes that wait there by where they came from; with the switch that they are at.
-    waits: BTreeMap<Paused, (u32, BTreeMap<Paused, u64>)>,
-    /// Ingresses that have paused their sender: switch, size of its shared part, what it holds.
-    held: BTreeMap<Paused, (u32, u64, Ingress)>,
-}
-
-impl Pauses {
-    /// Adds what another process knows.
-    pub(super) fn add(&mut self, other: Self) {
-        self.guard = self.guard.take().or(other.guard);
-        self.waits.extend(other.waits);
-        self.held.extend(other.held);
-    }
-
-    /// Ports (with their queue) each of which is paused until the next one has sent what it holds, and the last until the
-    /// first has; empty if every pause can end.
-    ///
-    /// The largest set of paused ports is sought whose pauses would stay if everything else had been sent: what an ingress
-    /// holds in queues of the set keeps it above xon.
-    pub(super) fn cycle(&self) -> Vec<Paused> {
-        let Some(guard) = &self.guard else { return Vec::new() };
-        let mut stuck: BTreeSet<Paused> =
-            self.waits.keys().copied().filter(|port| self.held.contains_key(port)).collect();
-        loop {
-            // What would still be held, by ingress and by switch.
-            let mut left: BTreeMap<Paused, u64> = BTreeMap::new();
-            let mut used: BTreeMap<u32, u64> = BTreeMap::new();
-            for (switch, came) in
-                self.waits.iter().filter(|(at, _)| stuck.contains(at)).map(|(_, found)| found)
-            {
-                for (&by, &bytes) in came {
-                    *left.entry(by).or_default() += bytes;
-                    *used.entry(*switch).or_default() += bytes;
-                }
-            }
-            let before = stuck.len();
-            stuck.retain(|port| {
-                let (Some(&left), Some(&(switch, shared, ingress))) = (left.get(port), self.held.get(port))
-                else {
-                    return false;
-                };
-                let gone = u64::from(ingress.shared + ingress.headroom).saturating_sub(left);
-                let headroom = u64::from(ingress.headroom).saturating_sub(gone);
-                let free = shared.saturating_sub(used.get(&switch).copied().unwrap_or(0));
-                headroom > 0 || left > guard.xon(free)
-            });
-            if stuck.len() == before {
-                break;
-            }
-        }
-        // Follow from any of them what it waits for until one comes again.
-        let Some(&first) = stuck.first() else { return Vec::new() };
-        let mut way = vec![first];
-        loop {
-            let last = way[way.len() - 1];
-            let mut found =
-                self.waits.iter().filter(|(at, (_, came))| stuck.contains(at) && came.contains_key(&last));
-            let Some((&next, _)) = found.next() else { return way };
-            if let Some(place) = way.iter().position(|&seen| seen == next) {
-                return way.split_off(place);
-            }
-            way.push(next);
-        }
-    }
-}
 
 impl Queues {
     /// Takes shared buffer of `switch` for a packet if its ingress may hold it.
@@ -195,7 +64,7 @@ impl Queues {
     /// Time after which it is looked up whether a pause can end; `None` where none is looked at.
     pub(super) fn patience(&self) -> Option<u64> {
         let guard = self.guard.as_ref()?;
-        guard.settings.watchdog.is_none().then_some(guard.settings.patience.0)
+        guard.settings.watchdog.is_none().then_some(guard.settings.patience.ps())
     }
 
     /// Whether a queue of port `p` has been paused for long.
@@ -235,144 +104,6 @@ impl Queues {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Makes queues and pauses, once ports and their kinds are known.
-    pub(super) fn build_queues(&mut self) -> Result<(), PacketError> {
-        let settings = &self.settings;
-        if settings.queues.is_empty() && settings.pfc.is_none() {
-            return Ok(());
-        }
-        let mut queues = Queues::new(&settings.queues, settings.discipline, settings.mtu);
-        let reverse: Vec<u32> = (0..self.fabric.ports.len() as u32).map(|p| self.fabric.reverse(p)).collect();
-        queues.make(reverse.into_iter());
-        let of = |index: usize| settings.queues.get(index);
-        for kind in &self.fabric.kinds {
-            for index in 0..queues.count {
-                for color in 0..Color::COUNT {
-                    let own = of(index).and_then(|queue| queue.colors[color].ecn.or(queue.ecn));
-                    queues.marking.push(match own {
-                        Some(ecn) if kind.ecn_allowed => Marking::new(&ecn, kind.rate),
-                        _ => kind.ecn,
-                    });
-                }
-            }
-        }
-        let drops = |queue: &QueueSettings, color: usize| queue.colors[color].red.or(queue.red);
-        let mut every =
-            settings.queues.iter().flat_map(|queue| (0..Color::COUNT).map(move |color| (queue, color)));
-        if every.any(|(queue, color)| drops(queue, color).is_some()) {
-            // Those of links that slow down in mid-run are not asked for.
-            let slowest = self.fabric.ports.iter().filter(|port| port.owner != NONE).map(|port| port.kind);
-            let slowest = slowest.map(|kind| self.fabric.kinds[usize::from(kind)].rate).min();
-            for (index, queue) in settings.queues.iter().enumerate() {
-                // One for a color alone may be meant to drop all of that.
-                let (Some(rate), Some(red)) = (slowest, queue.red) else { continue };
-                let (kmax, mtu) = (Bytes(u64::from(Marking::new(&red, rate).kmax)), settings.mtu);
-                if kmax < mtu {
-                    return Err(PacketError::DropsAll { index, kmax, rate, mtu });
-                }
-            }
-            for kind in &self.fabric.kinds {
-                for queue in &settings.queues {
-                    for color in 0..Color::COUNT {
-                        let red = drops(queue, color).filter(|_| kind.of_switch);
-                        queues.red.push(red.map_or(Marking::OFF, |red| Marking::new(&red, kind.rate)));
-                    }
-                }
-            }
-        }
-        let meters = settings.queues.iter().map(|queue| queue.meter).collect();
-        queues.meters = Meters::new(meters, self.pairs.nics.len());
-        for nic in &mut self.pairs.nics {
-            nic.ready.pull_by(settings.pull, &settings.queues);
-        }
-        queues.parked = vec![Vec::new(); self.pairs.nics.len()];
-        queues.pausing = vec![Vec::new(); self.fabric.switches.len()];
-        if let Some(pfc) = settings.pfc {
-            let lossless = queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
-            let headroom = (0..self.fabric.ports.len() as u32)
-                .map(|p| {
-                    if self.fabric.ports[p as usize].far.as_switch().is_none() {
-                        0
-                    } else {
-                        self.reach(p, &pfc, lossless)
-                    }
-                })
-                .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
-                .collect();
-            queues.ingress = vec![Ingress::default(); self.fabric.ports.len() * queues.count];
-            queues.guard = Some(Guard {
-                settings: pfc,
-                xoff: match pfc.xoff {
-                    Xoff::Static(bytes) => Limit::Bytes(bytes.0),
-                    Xoff::Dynamic(alpha) => Limit::Share((alpha * 65_536.0) as u64),
-                },
-                headroom,
-                cycle: Vec::new(),
-            });
-        }
-        self.queues = queues;
-        self.set_headroom_aside()
-    }
-
-    /// The headroom of the far end of port `p`.
-    fn reach(&self, p: u32, pfc: &PfcSettings, lossless: u64) -> u64 {
-        if let Some(headroom) = pfc.headroom {
-            return headroom.0;
-        }
-        let forth = self.fabric.kind(p);
-        let back = &self.fabric.kinds[usize::from(self.fabric.ports[self.fabric.reverse(p) as usize].kind)];
-        let largest = self.settings.mtu.max(self.settings.control).0 as u16;
-        let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.0 as u16) + back.delay;
-        Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.0 }.headroom(self.settings.mtu)
-    }
-
-    /// Takes headroom, the queues' reserves and room for control packets out of each switch's shared part.
-    fn set_headroom_aside(&mut self) -> Result<(), PacketError> {
-        let lossless = self.queues.rules.iter().filter(|rule| rule.lossless).count() as u64;
-        let mut headroom = vec![0u64; self.fabric.switches.len()];
-        let mut ingresses = vec![0u64; self.fabric.switches.len()];
-        if let Some(guard) = &self.queues.guard {
-            for (port, &bytes) in self.fabric.ports.iter().zip(&guard.headroom) {
-                if let Some(switch) = port.far.as_switch() {
-                    headroom[switch as usize] += u64::from(bytes) * lossless;
-                    ingresses[switch as usize] += 1;
-                }
-            }
-        }
-        let pfc = self.queues.guard.is_some();
-        let reserved = |keeps: bool| -> u64 {
-            let rules = self.queues.rules.iter().filter(|rule| (rule.lossless && pfc) == keeps);
-            rules.map(|rule| u64::from(rule.reserve)).sum()
-        };
-        let (per_ingress, per_port) = (reserved(true), reserved(false));
-        let for_control = if pfc { CONTROLS * self.settings.control.0 } else { 0 };
-        for number in 0..self.fabric.switches.len() {
-            let tier = self.fabric.topology.tier(SwitchId(number as u32));
-            let switch = &mut self.fabric.switches[number];
-            if !switch.is_limited() {
-                continue;
-            }
-            let more = switch.reserve_least(for_control as u32);
-            let aside = headroom[number]
-                + per_ingress * ingresses[number]
-                + (per_port + u64::from(more)) * u64::from(switch.count);
-            let (size, ports) = (Bytes(switch.shared), ingresses[number] as u32);
-            match switch.shared.checked_sub(aside) {
-                Some(left) if left > 0 => switch.shared = left,
-                _ => {
-                    let each = Bytes(headroom[number] / ingresses[number].max(1));
-                    return Err(PacketError::Headroom { tier, ports, each, aside: Bytes(aside), size });
-                }
-            }
-            if let Some(Limit::Bytes(xoff)) = self.queues.guard.as_ref().map(|guard| guard.xoff)
-                && xoff > switch.shared
-            {
-                return Err(PacketError::Xoff { tier, xoff: Bytes(xoff), shared: Bytes(switch.shared) });
-            }
-        }
-        Ok(())
-    }
-
     /// Takes room for a lossless packet at its ingress; pauses its sender if that is headroom.
     pub(super) fn admit_ingress(&mut self, p: u32, queue: usize, upstream: u32, wire: u16, now: u64) -> bool {
         // What a switch sends of a reduction came by no port.
@@ -463,7 +194,7 @@ impl<T: Transport> Engine<T> {
         let by = self.queues.stations[frame.upstream as usize].reverse;
         self.serve(by, now);
         let Some(guard) = &self.queues.guard else { return };
-        let (size, response) = (guard.settings.frame.0 as u16, guard.settings.response.0);
+        let (size, response) = (guard.settings.frame.get() as u16, guard.settings.response.ps());
         let port = &mut self.fabric.ports[by as usize];
         let kind = &self.fabric.kinds[usize::from(port.kind)];
         port.free_at = port.free_at.max(now) + kind.serialise(size);
@@ -505,10 +236,10 @@ impl<T: Transport> Engine<T> {
             self.account.totals.pauses += 1;
             let Some(guard) = &self.queues.guard else { return };
             match guard.settings.watchdog {
-                Some(patience) if !nic => self.timeline.schedule(now + patience.0, Class::Touch, p),
+                Some(patience) if !nic => self.timeline.schedule(now + patience.ps(), Class::Touch, p),
                 Some(_) => {}
                 None => {
-                    let due = now + guard.settings.patience.0;
+                    let due = now + guard.settings.patience.ps();
                     self.check_later(due, p);
                 }
             }
@@ -588,7 +319,7 @@ impl<T: Transport> Engine<T> {
         let Some(limit) = self.queues.guard.as_ref().and_then(|guard| guard.settings.watchdog) else {
             return;
         };
-        let limit = limit.0;
+        let limit = limit.ps();
         for queue in 0..self.queues.count {
             let place = self.queues.place(p, queue);
             let bit = 1u8 << queue;
@@ -665,7 +396,7 @@ impl<T: Transport> Engine<T> {
             (0u32..).zip(&guard.headroom).filter(|&(p, _)| self.queues.stations[p as usize].reverse != NONE);
         ingress
             .filter(|&(p, _)| self.fabric.ports[p as usize].far.as_switch().is_some())
-            .map(|(p, &bytes)| (self.fabric.link_of(p), Bytes(u64::from(bytes))))
+            .map(|(p, &bytes)| (self.fabric.link_of(p), Bytes::new(u64::from(bytes))))
             .collect()
     }
 }

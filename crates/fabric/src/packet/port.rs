@@ -189,7 +189,7 @@ impl Port {
         let left = self.free_at.saturating_sub(at);
         if left > 0 && self.in_service > 0 {
             let wire = u64::from(self.in_service);
-            let whole = kind.rate.serialise(Bytes(wire)).0.max(1);
+            let whole = kind.rate.serialise(Bytes::new(wire)).ps().max(1);
             // A port that is kept busy by something else than this packet sends none of it so far.
             let later = (u128::from(wire) * u128::from(left.min(whole))).div_ceil(u128::from(whole)) as u64;
             counters.bytes = counters.bytes.saturating_sub(later);

@@ -12,7 +12,7 @@ impl<T: Transport> Engine<T> {
     /// A message has joined sending half `flow`, whose ports have been pulled to `now`.
     #[inline]
     pub(super) fn tell_of_message(&mut self, flow: u32, bytes: u64, now: u64) {
-        self.endpoint.on_message(&mut self.pairs.senders[flow as usize].cc, Time(now), bytes);
+        self.endpoint.on_message(&mut self.pairs.senders[flow as usize].cc, Time::from_ps(now), bytes);
         self.rearm(flow, now);
     }
 
@@ -29,7 +29,7 @@ impl<T: Transport> Engine<T> {
         if sender.retired {
             return None;
         }
-        self.endpoint.probe(&mut sender.cc, Time(now))
+        self.endpoint.probe(&mut sender.cc, Time::from_ps(now))
     }
 
     fn send_probe(&mut self, flow: u32, probe: &Probe, now: u64) {
@@ -50,7 +50,7 @@ impl<T: Transport> Engine<T> {
             detail: value,
             to: sender.to - sender.to % planes + port % planes,
             itinerary: Itinerary::DIRECT,
-            wire: bytes.max(self.settings.control.0 as u16),
+            wire: bytes.max(self.settings.control.get() as u16),
             path,
             kind: if lane == Lane::Control { Kind::Probe } else { Kind::Scout },
             flags: sender.flags,
@@ -81,8 +81,8 @@ impl<T: Transport> Engine<T> {
         let receiver = &mut self.pairs.receivers[packet.flow as usize];
         receiver.data_gone += 1;
         let probed = Probed {
-            now: Time(now),
-            sent: Time(packet.stamp),
+            now: Time::from_ps(now),
+            sent: Time::from_ps(packet.stamp),
             kind: packet.sequence as u8,
             value: packet.detail,
             path: packet.path,
@@ -96,7 +96,7 @@ impl<T: Transport> Engine<T> {
 
     /// Sends a reply back to where `cause` came from.
     pub(super) fn send_reply(&mut self, cause: &Packet, reply: Reply, now: u64) {
-        let more = reply.bytes.saturating_sub(self.settings.control.0 as u16);
+        let more = reply.bytes.saturating_sub(self.settings.control.get() as u16);
         self.account.totals.probes += 1;
         self.send_to_sender(
             Packet {
@@ -120,10 +120,10 @@ impl<T: Transport> Engine<T> {
         let packet = self.packets[id];
         let Some(flow) = self.answered(id, now) else { return };
         let replied = Replied {
-            now: Time(now),
+            now: Time::from_ps(now),
             kind: packet.sequence as u8,
             value: packet.detail,
-            rtt: Span(now - packet.stamp),
+            rtt: Span::from_ps(now - packet.stamp),
             path: packet.path,
             plane: packet.to % self.fabric.topology.planes(),
             echo: packet.flags & flag::MARKED != 0,

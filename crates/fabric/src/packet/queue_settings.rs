@@ -2,7 +2,8 @@
 
 use windtunnel_kernel::{BitRate, Bytes, Span};
 
-use super::settings::{EcnSettings, PacketError};
+use super::error::PacketError;
+use super::marks::EcnSettings;
 
 /// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
 pub const MOST_QUEUES: usize = 8;
@@ -128,7 +129,7 @@ impl Default for QueueSettings {
             priority: 0,
             weight: 1,
             shaper: None,
-            reserve: Bytes(0),
+            reserve: Bytes::ZERO,
             alpha: None,
             lossless: true,
             ecn: None,
@@ -182,10 +183,10 @@ impl Default for PfcSettings {
     fn default() -> Self {
         Self {
             xoff: Xoff::Dynamic(0.125),
-            xon: Xon::Below(Bytes(8_320)),
+            xon: Xon::Below(Bytes::new(8_320)),
             headroom: None,
             response: Span::ZERO,
-            frame: Bytes(64),
+            frame: Bytes::new(64),
             watchdog: None,
             patience: Span::from_us(1_000),
         }
@@ -212,8 +213,8 @@ pub(super) struct Reach {
 
 impl Reach {
     pub(super) fn headroom(self, mtu: Bytes) -> u64 {
-        let bits = u128::from(self.delay + self.back) * u128::from(self.rate.0);
-        bits.div_ceil(8_000_000_000_000) as u64 + 2 * mtu.0
+        let bits = u128::from(self.delay + self.back) * u128::from(self.rate.bps());
+        bits.div_ceil(8_000_000_000_000) as u64 + 2 * mtu.get()
     }
 }
 
@@ -234,7 +235,7 @@ pub(super) fn check(
             return Err(PacketError::Weight { index });
         }
         if let Some(Shaper { rate, burst }) = queue.shaper {
-            if rate.0 == 0 {
+            if rate.bps() == 0 {
                 return Err(PacketError::ShaperRate { index });
             }
             if burst < mtu {
@@ -255,7 +256,7 @@ pub(super) fn check(
             .flat_map(|color| [("queues.colors.ecn", &color.ecn), ("queues.colors.red", &color.red)]);
         for (name, profile) in own.into_iter().chain(by_color) {
             let Some(EcnSettings { rate, kmin, kmax, pmax, .. }) = *profile else { continue };
-            if rate.0 == 0 {
+            if rate.bps() == 0 {
                 return Err(PacketError::ThresholdRate { name });
             }
             if kmin > kmax {
@@ -275,7 +276,7 @@ pub(super) fn check(
     if !queues.is_empty() && queues.iter().all(|queue| !queue.lossless) {
         return Err(PacketError::NothingLossless);
     }
-    if pfc.frame.0 == 0 || pfc.frame.0 > u64::from(u16::MAX) {
+    if pfc.frame.get() == 0 || pfc.frame.get() > u64::from(u16::MAX) {
         return Err(PacketError::Size { name: "pfc.frame", found: pfc.frame });
     }
     match pfc.xoff {
@@ -321,7 +322,7 @@ fn check_meter(index: usize, meter: Option<&Meter>, mtu: Bytes) -> Result<(), Pa
             (cbs, cir)
         }
     };
-    if cir.0 == 0 {
+    if cir.bps() == 0 {
         return Err(PacketError::MeterRate { index });
     }
     if cbs < mtu {
@@ -341,6 +342,6 @@ mod tests {
         let (cable, packet, frame) = (500_000, 83_200, 1_280);
         let reach = Reach { rate, delay: cable, back: packet + frame + cable };
         // 50 B a nanosecond.
-        assert_eq!(reach.headroom(Bytes(4_160)), 2 * 500 * 50 + 3 * 4_160 + 64);
+        assert_eq!(reach.headroom(Bytes::new(4_160)), 2 * 500 * 50 + 3 * 4_160 + 64);
     }
 }

@@ -26,12 +26,7 @@
 
 use std::collections::VecDeque;
 
-use windtunnel_kernel::Time;
-
-use super::engine::Engine;
 use super::message::Arrivals;
-use super::timeline::Class;
-use super::transport::{Endpoint, Loss, LossKind, Transport};
 
 /// Losses for which a window that has grown stays so (RFC 8985: `reo_wnd_persist`).
 const PERSISTS: u32 = 16;
@@ -40,14 +35,14 @@ const SPREAD: u32 = 4;
 /// Packets beyond a gap that show it without a window (`DupThresh`).
 const SHOWN: u32 = 3;
 /// A tail is silent for this part of a time-out at least before it is probed.
-const PATIENCE: u64 = 4;
+pub(super) const PATIENCE: u64 = 4;
 
 /// What a sending half keeps of its transmissions.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
     /// Starts and packets of the transmissions under way, in order of both: NIC ports of several planes begin some at one instant. Those that
     /// are known to have arrived may still be among them.
-    sent: VecDeque<(u64, u32)>,
+    pub sent: VecDeque<(u64, u32)>,
     /// Start of the latest transmission known to have arrived, and its round trip (`RACK.xmit_ts`, `RACK.rtt`).
     latest: u64,
     rtt: u64,
@@ -55,7 +50,7 @@ pub(super) struct Rack {
     least: u64,
     smoothed: u64,
     /// Next new packet when a loss was last found: it is mended once all before has arrived.
-    recover: u32,
+    pub recover: u32,
     /// When a loss was last told to the transport as one that counts.
     found: u64,
     /// One more than the highest packet that was sent again.
@@ -78,8 +73,8 @@ pub(super) struct Rack {
     /// Start of the last transmission.
     last: u64,
     /// When the probe's transmission began; [`u64::MAX`]: none is out. And whether the tail has had its one.
-    probe: u64,
-    probed: bool,
+    pub probe: u64,
+    pub probed: bool,
 }
 
 /// What an acknowledgement tells.
@@ -170,7 +165,7 @@ impl Rack {
     }
 
     /// An acknowledgement has come at `now`. Whether the probe has mended a loss.
-    fn heard(&mut self, now: u64, told: &Told, next: u32) -> bool {
+    pub(super) fn heard(&mut self, now: u64, told: &Told, next: u32) -> bool {
         let rtt = now - told.stamp;
         self.smoothed = if self.sampled { self.smoothed - self.smoothed / 8 + rtt / 8 } else { rtt };
         self.least = self.least.min(rtt);
@@ -197,7 +192,7 @@ impl Rack {
     }
 
     /// Takes from what is under way the packets that are lost at `now`, and says when the next one will be if nothing is heard.
-    fn find(&mut self, now: u64, una: u32, beyond: &Arrivals, lost: &mut Vec<(u64, u32)>) -> u64 {
+    pub(super) fn find(&mut self, now: u64, una: u32, beyond: &Arrivals, lost: &mut Vec<(u64, u32)>) -> u64 {
         let wait = self.rtt + self.window(una);
         while let Some(&(start, sequence)) = self.sent.front() {
             let arrived = sequence < una || beyond.has(sequence);
@@ -217,7 +212,7 @@ impl Rack {
 
     /// These were found to be lost, with `next` the next new packet. Whether one was sent again after the loss before was told of, and
     /// none was sent for the first time after that.
-    fn finds(&mut self, now: u64, lost: &[(u64, u32)], next: u32) -> bool {
+    pub(super) fn finds(&mut self, now: u64, lost: &[(u64, u32)], next: u32) -> bool {
         let news = lost.iter().any(|&(_, sequence)| sequence >= self.recover);
         let again = !news && lost.iter().any(|&(start, _)| start >= self.found);
         if news {
@@ -234,99 +229,12 @@ impl Rack {
     }
 
     /// When the tail is probed, if nothing is heard; `heard`: when something last was, `timeout`: that of the transport.
-    fn probes_at(&self, heard: u64, timeout: u64) -> u64 {
+    pub(super) fn probes_at(&self, heard: u64, timeout: u64) -> u64 {
         if self.probed || !self.sampled {
             u64::MAX
         } else {
             heard.max(self.last) + (2 * self.smoothed).max(timeout / PATIENCE)
         }
-    }
-}
-
-impl<T: Transport> Engine<T> {
-    /// An acknowledgement of a queue pair that finds losses by time.
-    pub(super) fn rack_heard(&mut self, flow: u32, now: u64, told: &Told) {
-        let sender = &mut self.pairs.senders[flow as usize];
-        let next = sender.next;
-        let Some(rack) = &mut sender.rack else { return };
-        if rack.heard(now, told, next) {
-            // What was taken for lost when the probe was made was lost.
-            let loss = Loss {
-                now: Time(now),
-                kind: LossKind::Gap,
-                sequence: next - 1,
-                next,
-                bytes: 0,
-                again: false,
-            };
-            rack.finds(now, &[(now, next - 1)], next);
-            self.lose(flow, &loss);
-        }
-        let due = self.find_late(flow, now);
-        let sender = &mut self.pairs.senders[flow as usize];
-        if due < sender.watch {
-            sender.watch = due;
-            self.schedule_flow(due, Class::Silence, flow);
-        }
-    }
-
-    /// Takes for lost what is overdue; when it has to look again if nothing is heard.
-    pub(super) fn find_late(&mut self, flow: u32, now: u64) -> u64 {
-        let sender = &mut self.pairs.senders[flow as usize];
-        let Some(rack) = &mut sender.rack else { return u64::MAX };
-        let mut lost = Vec::new();
-        let mut due = rack.find(now, sender.una, &sender.beyond, &mut lost);
-        if !lost.is_empty() {
-            let again = rack.finds(now, &lost, sender.next);
-            let mut lost: Vec<u32> = lost.into_iter().map(|(_, sequence)| sequence).collect();
-            lost.sort_unstable();
-            let bytes = self.wire_bytes(flow, lost.iter().copied());
-            let sender = &mut self.pairs.senders[flow as usize];
-            sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
-            let (kind, sequence, next) = (LossKind::Gap, lost[lost.len() - 1], sender.next);
-            for sequence in lost {
-                sender.resend.add(sender.una, sequence);
-            }
-            let loss = Loss { now: Time(now), kind, sequence, next, bytes, again };
-            self.lose(flow, &loss);
-        }
-        let sender = &self.pairs.senders[flow as usize];
-        if let Some(rack) = &sender.rack
-            && self.has_tail(flow)
-        {
-            due = due.min(rack.probes_at(sender.heard, self.endpoint.timeout(&sender.cc).0));
-        }
-        due.max(now + 1)
-    }
-
-    /// Whether something is under way, none of it known to have arrived or to be lost, so that only silence would show a loss.
-    fn has_tail(&self, flow: u32) -> bool {
-        let sender = &self.pairs.senders[flow as usize];
-        let mends = sender.rack.as_ref().is_some_and(|rack| sender.una < rack.recover);
-        self.credits.get().is_none()
-            && sender.una < sender.next
-            && sender.beyond.end <= sender.una
-            && !sender.resends()
-            && !mends
-    }
-
-    /// Sends the last packet once more if the tail has been silent for long enough. The NIC port has been pulled to `now`.
-    pub(super) fn probe(&mut self, flow: u32, now: u64) {
-        let tail = self.has_tail(flow);
-        let sender = &mut self.pairs.senders[flow as usize];
-        let timeout = self.endpoint.timeout(&sender.cc).0;
-        let Some(rack) = &mut sender.rack else { return };
-        if !tail || now < rack.probes_at(sender.heard, timeout) {
-            return;
-        }
-        let last = sender.next - 1;
-        rack.sent.retain(|&(_, sequence)| sequence != last);
-        (rack.probe, rack.probed) = (u64::MAX - 1, true);
-        let bytes = self.wire_bytes(flow, std::iter::once(last));
-        let sender = &mut self.pairs.senders[flow as usize];
-        sender.resend.add(sender.una, last);
-        sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
-        self.ready(flow, now);
     }
 }
 

@@ -5,7 +5,7 @@ use windtunnel_kernel::Time;
 use super::engine::Engine;
 use super::packets::{Packet, flag};
 use super::pairs::Pairs;
-use super::receive::Feedback;
+use super::receiver::Feedback;
 use super::timeline::Class;
 use super::transport::{Endpoint, Loss, LossKind, Nack, News, Recovery, Transport};
 
@@ -15,7 +15,7 @@ impl<T: Transport> Engine<T> {
         let Packet { sequence, path, flags, stamp, to, .. } = self.packets[id];
         let Some(flow) = self.answered(id, now) else { return };
         if let Some(credits) = self.credits.get_mut() {
-            credits.nacked(flow, self.settings.mtu.0);
+            credits.nacked(flow, self.settings.mtu.get());
         }
         let sender = &mut self.pairs.senders[flow as usize];
         sender.heard = now;
@@ -29,8 +29,8 @@ impl<T: Transport> Engine<T> {
             let sender = &mut self.pairs.senders[flow as usize];
             sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
             let nack = Nack {
-                now: Time(now),
-                sent: Time(stamp),
+                now: Time::from_ps(now),
+                sent: Time::from_ps(stamp),
                 sequence,
                 next: sender.next,
                 bytes,
@@ -64,7 +64,7 @@ impl<T: Transport> Engine<T> {
 
     /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order.
     pub(super) fn wire_bytes(&self, flow: u32, sequences: impl Iterator<Item = u32>) -> u64 {
-        let sizes = [self.settings.payload(), self.settings.header.0];
+        let sizes = [self.settings.payload(), self.settings.header.get()];
         self.pairs.wire_bytes(flow, sequences, sizes)
     }
 
@@ -101,7 +101,7 @@ impl<T: Transport> Engine<T> {
         }
         sender.again_end = end;
         let (sequence, next) = (from, sender.next);
-        let loss = Loss { now: Time(now), kind: LossKind::Gap, sequence, next, bytes, again: false };
+        let loss = Loss { now: Time::from_ps(now), kind: LossKind::Gap, sequence, next, bytes, again: false };
         self.lose(flow, &loss);
     }
 
@@ -116,7 +116,7 @@ impl<T: Transport> Engine<T> {
             rack.clear();
         }
         let (sequence, next) = (sender.una, sender.next);
-        let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
+        let loss = Loss { now: Time::from_ps(now), kind, sequence, next, bytes, again: false };
         self.lose(flow, &loss);
     }
 
@@ -129,7 +129,7 @@ impl<T: Transport> Engine<T> {
         credits.restart(flow, sender.next);
         if sender.watch == u64::MAX && credits.is_broke(flow) {
             sender.heard = now;
-            sender.watch = now + self.endpoint.timeout(&sender.cc).0;
+            sender.watch = now + self.endpoint.timeout(&sender.cc).ps();
             let due = sender.watch;
             self.schedule_flow(due, Class::Silence, flow);
         }
@@ -147,7 +147,7 @@ impl<T: Transport> Engine<T> {
             sender.watch = u64::MAX;
             return;
         }
-        let mut patience = self.endpoint.timeout(&sender.cc).0;
+        let mut patience = self.endpoint.timeout(&sender.cc).ps();
         if let Some(credits) = self.credits.get() {
             patience = credits.patience(flow, sender.in_flight(), patience);
         }
@@ -205,7 +205,7 @@ impl<T: Transport> Engine<T> {
         let sender = &mut self.pairs.senders[flow as usize];
         sender.heard = now;
         (sender.checkpoint, sender.checked) = (sender.una, now);
-        let due = now + self.endpoint.timeout(&sender.cc).0;
+        let due = now + self.endpoint.timeout(&sender.cc).ps();
         sender.watch = due;
         self.schedule_flow(due, Class::Silence, flow);
         self.rearm(flow, now);
@@ -237,7 +237,7 @@ impl<T: Transport> Engine<T> {
         }
         sender.lost = (sender.lost + bytes).min(sender.sent.saturating_sub(sender.received));
         let (kind, next) = (LossKind::Timeout, sender.next);
-        let loss = Loss { now: Time(now), kind, sequence, next, bytes, again: false };
+        let loss = Loss { now: Time::from_ps(now), kind, sequence, next, bytes, again: false };
         self.lose(flow, &loss);
         self.rearm(flow, now);
         self.ready(flow, now);

@@ -15,7 +15,7 @@ use super::transport::Restraint;
 /// Weight of the newest interval's marks in their mean.
 const GAIN: f64 = 0.5;
 /// Intervals in which nothing came that are gone through: by then marks are forgotten, and the rate has long risen.
-const IDLE: u32 = 4_096;
+pub(super) const IDLE: u32 = 4_096;
 
 /// State of a NIC port.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Restrained {
 
     fn begin(&mut self, rule: &Restraint) {
         let draw = (combine(self.seed, self.intervals) >> 11) as f64 / (1u64 << 53) as f64;
-        self.end += ((0.75 + draw / 2.0) * rule.interval.0 as f64) as u64 + 1;
+        self.end += ((0.75 + draw / 2.0) * rule.interval.ps() as f64) as u64 + 1;
         self.intervals += 1;
     }
 

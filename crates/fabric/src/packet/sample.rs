@@ -9,39 +9,8 @@ use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::engine::Engine;
+use super::sampler::QueueSample;
 use super::transport::Transport;
-
-/// A port at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueSample {
-    /// When.
-    pub at: Time,
-    /// The link that leaves it.
-    pub link: LinkId,
-    /// Bytes that it holds, the packet in service whole; a NIC's wait in their queue pairs, and are not counted.
-    pub bytes: u32,
-    /// Bytes of the packets whose transmission has begun since the sample before.
-    pub sent: u64,
-}
-
-/// When the next samples are due, and those not yet taken.
-#[derive(Clone, Debug)]
-pub(super) struct Sampler {
-    /// `u64::MAX`: never.
-    pub due: u64,
-    every: u64,
-    /// Bytes sent up to the sample before, by port.
-    sent: Vec<u64>,
-    /// With their ports.
-    found: Vec<(u32, QueueSample)>,
-}
-
-impl Sampler {
-    pub(super) fn new(every: Option<u64>, ports: u32) -> Self {
-        let (due, ports) = every.map_or((u64::MAX, 0), |every| (every, ports));
-        Self { due, every: every.unwrap_or(1), sent: vec![0; ports as usize], found: Vec::new() }
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// Takes the samples that are due before an event at `time`.
@@ -96,7 +65,7 @@ impl<T: Transport> Engine<T> {
         let sent = port.counters.bytes - *last;
         if bytes > 0 || sent > 0 {
             *last = port.counters.bytes;
-            self.account.sampler.found.push((p, QueueSample { at: Time(at), link, bytes, sent }));
+            self.account.sampler.found.push((p, QueueSample { at: Time::from_ps(at), link, bytes, sent }));
         }
     }
 
@@ -108,7 +77,7 @@ impl<T: Transport> Engine<T> {
     /// Appends the samples of instants before `clock`, with their ports, by time and then by port.
     pub(super) fn take_samples_before(&mut self, clock: u64, samples: &mut Vec<(u32, QueueSample)>) {
         self.sample_before(clock);
-        let ripe = self.account.sampler.found.partition_point(|(_, sample)| sample.at.0 < clock);
+        let ripe = self.account.sampler.found.partition_point(|(_, sample)| sample.at.ps() < clock);
         samples.extend(self.account.sampler.found.drain(..ripe));
     }
 }

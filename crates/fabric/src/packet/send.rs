@@ -7,11 +7,12 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Dispatched, Engine, PlanesOf, QueuePair};
+use super::engine::{Dispatched, Engine, PlanesOf, ProbesOf};
+use super::handles::QueuePair;
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
-use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
+use super::sender::Turn;
 use super::settings::Balancer;
 use super::timeline::Class;
 use super::transport::{Ack, Endpoint, Feature, LossKind, News, PathChoice, Recovery, Transport};
@@ -42,9 +43,9 @@ impl<T: Transport> Engine<T> {
 
     /// A message as its receiver is told of it.
     pub(super) fn incoming_of(&self, at: Time, bytes: Bytes, token: u64) -> Incoming {
-        let bytes = bytes.0.max(1);
-        let packets =
-            u32::try_from(self.settings.packets(Bytes(bytes))).expect("a message of fewer than 2^32 packets");
+        let bytes = bytes.get().max(1);
+        let packets = u32::try_from(self.settings.packets(Bytes::new(bytes)))
+            .expect("a message of fewer than 2^32 packets");
         Incoming { token, bytes, start: at, packets, next: NO_MESSAGE }
     }
 
@@ -55,9 +56,9 @@ impl<T: Transport> Engine<T> {
             self.pairs.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
         let port = self.pairs.senders[flow as usize].port;
         let nic = &mut self.pairs.nics[port as usize];
-        nic.starts.push(Reverse((at.0, nic.handed, message)));
+        nic.starts.push(Reverse((at.ps(), nic.handed, message)));
         nic.handed += 1;
-        self.timeline.schedule(at.0, Class::Start, port);
+        self.timeline.schedule(at.ps(), Class::Start, port);
     }
 
     /// Messages whose time has come join their queue pairs.
@@ -81,7 +82,7 @@ impl<T: Transport> Engine<T> {
         self.pairs.join(id);
         if let Some(credits) = self.credits.get_mut() {
             let Outgoing { packets, bytes, .. } = self.pairs.outgoing[id];
-            credits.owe(flow, bytes + u64::from(packets) * self.settings.header.0);
+            credits.owe(flow, bytes + u64::from(packets) * self.settings.header.get());
         }
         let sender = &mut self.pairs.senders[flow as usize];
         if sender.una == sender.next {
@@ -106,7 +107,7 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         let in_flight = sender.in_flight();
-        let full = self.settings.mtu.0;
+        let full = self.settings.mtu.get();
         // What is sent again is in the window already.
         if sender.next - sender.una >= self.tracked(&sender.cc) && !sender.resends() {
             return false;
@@ -157,11 +158,11 @@ impl<T: Transport> Engine<T> {
                 sender.sending = facts.next;
             }
         }
-        let wire = (facts.payload_of(sequence, payload) + self.settings.header.0) as u16;
+        let wire = (facts.payload_of(sequence, payload) + self.settings.header.get()) as u16;
         let (hash, path) = match self.settings.balancer {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } | Balancer::Source { paths } => {
-                let (now, round) = (Time(start), sender.round);
+                let (now, round) = (Time::from_ps(start), sender.round);
                 let choice = PathChoice { now, round, paths, hash: sender.hash, plane };
                 let path = match self.pairs.memories.of(flow) {
                     Some(memory) => self.endpoint.path_by(memory, &mut sender.cc, &choice),
@@ -179,8 +180,8 @@ impl<T: Transport> Engine<T> {
         sender.round = sender.round.wrapping_add(1);
         sender.sent += u64::from(wire);
         sender.data_sent += 1;
-        self.endpoint.on_send(&mut sender.cc, Time(start), wire);
-        let gap = self.endpoint.gap(&sender.cc, wire).0;
+        self.endpoint.on_send(&mut sender.cc, Time::from_ps(start), wire);
+        let gap = self.endpoint.gap(&sender.cc, wire).ps();
         (sender.gap, sender.last_wire) = (gap, wire);
         sender.eligible = start
             + if self.pairs.clocks.are_right() {
@@ -195,7 +196,7 @@ impl<T: Transport> Engine<T> {
             && sender.rack.as_mut().is_some_and(|rack| rack.sends(start, sequence, !fresh));
         sender.asked = last || most || probes || {
             let (window, in_flight) = (self.endpoint.window(&sender.cc), sender.in_flight());
-            is_to_ask(self.settings.mtu.0, self.settings.ack_every, window, in_flight, sender.unasked)
+            is_to_ask(self.settings.mtu.get(), self.settings.ack_every, window, in_flight, sender.unasked)
         };
         sender.unasked = if sender.asked { 0 } else { sender.unasked.saturating_add(1) };
         let packet = Packet {
@@ -220,7 +221,7 @@ impl<T: Transport> Engine<T> {
             (sender.checkpoint, sender.checked) = (sequence, start);
             sender.resent.clear();
             sender.heard = sender.heard.max(start);
-            sender.watch = (sender.heard + self.endpoint.timeout(&sender.cc).0).max(self.timeline.now());
+            sender.watch = (sender.heard + self.endpoint.timeout(&sender.cc).ps()).max(self.timeline.now());
             let due = sender.watch;
             self.schedule_flow(due, Class::Silence, flow);
         }
@@ -255,7 +256,7 @@ impl<T: Transport> Engine<T> {
     fn pay(&mut self, flow: u32, id: u32, fresh: bool) {
         let Some(credits) = self.credits.get_mut() else { return };
         let (mtu, sender, packet) =
-            (self.settings.mtu.0, &self.pairs.senders[flow as usize], &mut self.packets[id]);
+            (self.settings.mtu.get(), &self.pairs.senders[flow as usize], &mut self.packets[id]);
         let last = !sender.has_more();
         let again = u64::from(sender.resend.count + sender.again_end - sender.again) * mtu;
         let sent = Spent { sequence: packet.sequence, wire: packet.wire, fresh, last, again };
@@ -316,13 +317,13 @@ impl<T: Transport> Engine<T> {
         let bits = feedback.bits & below(sender.una) & !below(sender.next);
         sender.beyond.mark_bits(sender.una, feedback.base, bits);
         let ack = Ack {
-            now: Time(now),
+            now: Time::from_ps(now),
             bytes,
             packets: u32::from(feedback.packets),
             marked: u32::from(feedback.marked),
             expected,
             next: sender.next,
-            rtt: Span(now - packet.stamp),
+            rtt: Span::from_ps(now - packet.stamp),
             echo: feedback.echo,
             path: packet.path,
             plane: PlanesOf::<T>::ask(|| packet.to % self.fabric.topology.planes()).unwrap_or(0),
@@ -388,7 +389,7 @@ impl<T: Transport> Engine<T> {
     pub(super) fn notified(&mut self, id: u32, now: u64) {
         let Some(flow) = self.answered(id, now) else { return };
         let sender = &mut self.pairs.senders[flow as usize];
-        self.endpoint.on_notify(&mut sender.cc, Time(now));
+        self.endpoint.on_notify(&mut sender.cc, Time::from_ps(now));
         // A packet already paced keeps its time: DCQCN's increases act from one transmission to the next, and a cut that
         // acted in between would outweigh them.
         let waits = sender.turn == Turn::Paced;
@@ -407,17 +408,19 @@ impl<T: Transport> Engine<T> {
         self.pull_for(flow, now);
         let sender = &mut self.pairs.senders[flow as usize];
         sender.timer = u64::MAX;
-        self.endpoint.on_timer(&mut sender.cc, Time(now));
+        self.endpoint.on_timer(&mut sender.cc, Time::from_ps(now));
         self.rearm(flow, now);
         self.ready(flow, now);
     }
 
-    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own.
+    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own. A prober that has nothing to send waits for
+    /// its next message, or a path that stays broken would keep a run going that has ended.
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
         let sender = &mut self.pairs.senders[flow as usize];
-        if let Some(due) = self.endpoint.timer(&sender.cc) {
-            let due = due.0.max(now);
+        let rests = ProbesOf::<T>::ask(|| sender.una == sender.limit).unwrap_or(false);
+        if let Some(due) = self.endpoint.timer(&sender.cc).filter(|_| !rests) {
+            let due = due.ps().max(now);
             if sender.timer != due {
                 sender.timer = due;
                 self.schedule_flow(due, Class::Timer, flow);

@@ -6,11 +6,26 @@ use prefetch_index::prefetch_index;
 
 use super::balance::Recycler;
 use super::message::Arrivals;
-use super::nic::Turn;
 use super::packets::flag;
 use super::queue_settings::Color;
 use super::rack::Rack;
 use super::settings::Balancer;
+
+/// What a queue pair does at its NIC port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has nothing to send.
+    #[default]
+    Idle,
+    /// It is on the ring.
+    Ready,
+    /// Its pacing lets it wait.
+    Paced,
+    /// Its window is full.
+    Blocked,
+    /// Its queue is paused.
+    Parked,
+}
 
 /// The sending half. Four cache lines, then what the transport keeps: see [`Self::prefetch`].
 #[derive(Clone, Debug)]

@@ -35,15 +35,15 @@ impl<T: Transport> Engine<T> {
             port: p,
             switch: port.owner,
             rate: self.fabric.kinds[usize::from(port.kind)].rate,
-            now: Time(now),
+            now: Time::from_ps(now),
             held,
         };
         let what = StagePacket {
             wire: packet.wire,
             queue: packet.queue,
             marked: packet.flags & flag::MARKED != 0,
-            waited: Span(0),
-            age: Span(now.saturating_sub(packet.stamp)),
+            waited: Span::ZERO,
+            age: Span::from_ps(now.saturating_sub(packet.stamp)),
             own: packet.kind.is_own().then_some(Own { kind: packet.sequence as u8, value: packet.detail }),
         };
         (at, what)
@@ -110,7 +110,7 @@ impl<T: Transport> Engine<T> {
 
     fn ask_to_leave(&mut self, p: u32, id: u32, start: u64, held: u32) -> bool {
         let (at, packet) = self.stage_view(p, id, start, held);
-        let packet = StagePacket { waited: Span(start - self.packets[id].joined), ..packet };
+        let packet = StagePacket { waited: Span::from_ps(start - self.packets[id].joined), ..packet };
         match self.policy.dequeue(&at, &packet) {
             StageVerdict::Keep | StageVerdict::Queue(_) => false,
             StageVerdict::Mark => {
@@ -132,11 +132,11 @@ impl<T: Transport> Engine<T> {
     }
 
     fn ask_for_next(&mut self, p: u32, start: u64) -> Option<usize> {
-        let mut ready = [StageQueue { queue: 0, held: 0, wire: 0, waited: Span(0) }; MOST_QUEUES];
+        let mut ready = [StageQueue { queue: 0, held: 0, wire: 0, waited: Span::ZERO }; MOST_QUEUES];
         let mut count = 0;
         for (queue, head, held) in self.queues.startable(p, start, &self.packets) {
             let packet = &self.packets[head];
-            let waited = Span(start - packet.joined);
+            let waited = Span::from_ps(start - packet.joined);
             ready[count] = StageQueue { queue, held, wire: packet.wire, waited };
             count += 1;
         }
@@ -148,7 +148,7 @@ impl<T: Transport> Engine<T> {
             port: p,
             switch: port.owner,
             rate: self.fabric.kinds[usize::from(port.kind)].rate,
-            now: Time(start),
+            now: Time::from_ps(start),
             held: port.held,
         };
         let place = self.policy.next(&at, &ready[..count])?;

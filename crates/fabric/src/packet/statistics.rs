@@ -108,7 +108,7 @@ impl PortCounters {
     }
 
     pub(super) fn report(&self, link: LinkId, span: Span) -> PortReport {
-        let mean_depth = if span == Span::ZERO { 0.0 } else { self.held as f64 * 1_024.0 / span.0 as f64 };
+        let mean_depth = if span == Span::ZERO { 0.0 } else { self.held as f64 * 1_024.0 / span.ps() as f64 };
         PortReport {
             link,
             data_packets: self.packets,
@@ -119,7 +119,7 @@ impl PortCounters {
             trims: u64::from(self.trims),
             max_depth: u64::from(self.deepest),
             mean_depth,
-            queueing: Span(self.waited),
+            queueing: Span::from_ps(self.waited),
             pauses: 0,
             paused: Span::ZERO,
             watchdog_drops: 0,

@@ -86,6 +86,9 @@ pub(super) struct Key(u128);
 /// Ports are numbered in so many bits of a key.
 pub(super) const PORT_BITS: u32 = 28;
 
+/// Ports of NICs and switches together that events can name.
+pub const MOST_PORTS: usize = 1 << PORT_BITS;
+
 impl Key {
     /// Of a port or a NIC port.
     #[inline]
@@ -122,14 +125,14 @@ impl Key {
 
     /// A port's event, as a digest has it: class 0.
     pub(super) const fn told_of_port(time: u64, port: u32) -> EventKey {
-        EventKey { time: Time(time), class: 0, receiver: port, sender: 0, count: 0 }
+        EventKey { time: Time::from_ps(time), class: 0, receiver: port, sender: 0, count: 0 }
     }
 }
 
 impl EventOrder for Key {
     #[inline]
     fn time(self) -> Time {
-        Time((self.0 >> 64) as u64)
+        Time::from_ps((self.0 >> 64) as u64)
     }
 
     #[inline]
@@ -175,7 +178,7 @@ impl Timeline {
     /// Port `p`, which has none, has an event at `time`.
     #[inline]
     pub(super) fn arm(&mut self, p: u32, time: u64) {
-        self.agenda.push(p, Time(time));
+        self.agenda.push(p, Time::from_ps(time));
     }
 
     /// Schedules an event that is not a port's.
@@ -186,15 +189,15 @@ impl Timeline {
 
     #[inline]
     pub(super) fn schedule_key(&mut self, key: Key) {
-        self.soon = self.soon.min(key.time().0);
+        self.soon = self.soon.min(key.time().ps());
         self.queue.push(key, ());
     }
 
     /// Takes the next event if it is a port's and not after `bound`: when it is, and the port.
     #[inline]
     pub(super) fn pop_port(&mut self, bound: u64) -> Option<(u64, u32)> {
-        let (time, port) = self.agenda.pop_until(Time(bound.min(self.soon)))?;
-        Some((time.0, port))
+        let (time, port) = self.agenda.pop_until(Time::from_ps(bound.min(self.soon)))?;
+        Some((time.ps(), port))
     }
 
     /// When the first event that is not a port's is, if it is not after `bound`.
@@ -207,14 +210,14 @@ impl Timeline {
     #[inline]
     pub(super) fn pop_other(&mut self) -> Option<Key> {
         let (key, ()) = self.queue.pop()?;
-        self.soon = self.queue.peek().map_or(u64::MAX, |next| next.time().0);
+        self.soon = self.queue.peek().map_or(u64::MAX, |next| next.time().ps());
         Some(key)
     }
 
     /// Time of the next event, [`Time::NEVER`] if there is none.
     #[inline]
     pub(super) fn next_time(&mut self) -> Time {
-        self.agenda.next_time().min(Time(self.soon))
+        self.agenda.next_time().min(Time::from_ps(self.soon))
     }
 
     /// Ports whose events are the next, if there are so many.
@@ -236,7 +239,7 @@ mod tests {
         for class in Class::ALL {
             let key = Key::named(7, class, last, u32::MAX - 1);
             assert_eq!((key.class(), key.port(), key.name()), (class, last, u32::MAX - 1));
-            assert_eq!((key.time(), key.told().class), (Time(7), class as u8));
+            assert_eq!((key.time(), key.told().class), (Time::from_ps(7), class as u8));
             assert!(before.before(Key::named(7, class, 0, 0)) && Key::named(7, class, 0, 0).before(key));
             before = key;
         }
@@ -252,7 +255,7 @@ mod tests {
         timeline.arm(0, 9);
         assert_eq!(
             (timeline.next_time(), timeline.other_by(4), timeline.other_by(5)),
-            (Time(5), None, Some(5))
+            (Time::from_ps(5), None, Some(5))
         );
         assert_eq!(timeline.pop_port(9), Some((5, 3)));
         assert_eq!(timeline.pop_port(9), None, "the other at 5 comes before");

@@ -2,79 +2,16 @@
 
 use windtunnel_kernel::{Span, Time};
 
+use super::counters::Counters;
 use super::engine::Engine;
 use super::reorder::Reordering;
 use super::statistics::{PauseCounters, PortCounters, PortReport};
 use super::transport::Transport;
 
-/// Totals of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Events handled: arrivals of packets anywhere, starts, timers, grants and pauses, but none that only keep a port
-    /// going.
-    pub events: u64,
-    /// Data packets that arrived, also those not wanted.
-    pub data_packets: u64,
-    /// Acknowledgements that arrived.
-    pub acknowledgements: u64,
-    /// Other control packets that arrived: notifications, NACKs, PULLs, the headers of packets that were trimmed, and packets of
-    /// endpoints' own.
-    pub notices: u64,
-    /// Packets refused for lack of room or lost on a cable.
-    pub drops: u64,
-    /// Of them those lost on a cable that works.
-    pub corrupted: u64,
-    /// Of them those that were on a link that went down, waited for it, or met it.
-    pub link_down: u64,
-    /// Data packets cut to their headers for lack of room.
-    pub trims: u64,
-    /// PULLs that receivers sent, and the bytes that these granted.
-    pub grants: u64,
-    /// See `grants`.
-    pub credit: u64,
-    /// Data packets marked.
-    pub marks: u64,
-    /// Data packets sent again.
-    pub retransmissions: u64,
-    /// Data packets that arrived before an earlier one.
-    pub reordered: u64,
-    /// Times that silence was taken for loss.
-    pub timeouts: u64,
-    /// Payload of messages completed.
-    pub bytes_delivered: u64,
-    /// Times that a queue of a port was paused.
-    pub pauses: u64,
-    /// Packets of endpoints' own that were sent, probes and replies: see [`Probe`](super::transport::Probe).
-    pub probes: u64,
-}
-
-impl Counters {
-    /// Adds those of another process.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.events += other.events;
-        self.data_packets += other.data_packets;
-        self.acknowledgements += other.acknowledgements;
-        self.notices += other.notices;
-        self.drops += other.drops;
-        self.corrupted += other.corrupted;
-        self.link_down += other.link_down;
-        self.trims += other.trims;
-        self.grants += other.grants;
-        self.credit += other.credit;
-        self.marks += other.marks;
-        self.retransmissions += other.retransmissions;
-        self.reordered += other.reordered;
-        self.timeouts += other.timeouts;
-        self.bytes_delivered += other.bytes_delivered;
-        self.pauses += other.pauses;
-        self.probes += other.probes;
-    }
-}
-
 impl<T: Transport> Engine<T> {
     /// The clock: the instant of the last event.
     pub fn now(&self) -> Time {
-        Time(self.timeline.now())
+        Time::from_ps(self.timeline.now())
     }
 
     /// Time of the next event, [`Time::NEVER`] if there is none.
@@ -154,12 +91,12 @@ impl<T: Transport> Engine<T> {
         &self,
         counters: impl Fn(u32) -> (PortCounters, PauseCounters),
     ) -> Vec<PortReport> {
-        let span = Span(self.timeline.now());
+        let span = Span::from_ps(self.timeline.now());
         let wired = (0..self.fabric.ports.len() as u32).filter(|&port| self.fabric.has_link(port));
         let report = |port: u32| {
             let (counters, PauseCounters { pauses, paused, dropped }) = counters(port);
             let report = counters.report(self.fabric.link_of(port), span);
-            PortReport { pauses, paused: Span(paused), watchdog_drops: dropped, ..report }
+            PortReport { pauses, paused: Span::from_ps(paused), watchdog_drops: dropped, ..report }
         };
         let mut reports: Vec<PortReport> = wired
             .map(report)
@@ -171,7 +108,7 @@ impl<T: Transport> Engine<T> {
 
     /// Time that queues of ports were paused until now, over all ports.
     pub fn paused(&self) -> Span {
-        Span((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
+        Span::from_ps((0..self.queues.stations.len() as u32).map(|port| self.paused_at(port).paused).sum())
     }
 
     /// Whether pauses wait for one another, or a queue pair will never be heard, and the run is over.

@@ -22,12 +22,12 @@ fn topology(spines: u32) -> Arc<Topology> {
 }
 
 fn settings() -> FlowSettings {
-    FlowSettings { mtu: Bytes(9_000), header: Bytes(0), ..crate::common::jumbo_flows() }
+    FlowSettings { mtu: Bytes::new(9_000), header: Bytes::ZERO, ..crate::common::jumbo_flows() }
 }
 
 fn host<N: Network>(network: N) -> Host<N> {
     let spec = HostSpec { endpoints: 8, streams: 1, nics: 1 };
-    let costs = LogGops { eager_limit: Bytes(u64::MAX), ..LogGops::default() };
+    let costs = LogGops { eager_limit: Bytes::MAX, ..LogGops::default() };
     Host::new(spec, Costs::uniform(costs), network)
 }
 
@@ -42,7 +42,7 @@ fn transfer<N: Network>(host: &mut Host<N>, at: Time, from: u32, to: u32, bytes:
         stream,
         nic,
         to: EndpointId(to),
-        bytes: Bytes(bytes),
+        bytes: Bytes::new(bytes),
         tag,
         class: 0,
         entropy: 0,
@@ -85,7 +85,7 @@ fn end(notices: &[Notice], ticket: u64) -> Option<Time> {
 
 /// Picoseconds of `bytes` at the full rate.
 fn span(bytes: f64) -> f64 {
-    bytes * 8e12 / RATE.0 as f64
+    bytes * 8e12 / RATE.bps() as f64
 }
 
 #[test]
@@ -96,21 +96,21 @@ fn what_is_left_of_a_flow_goes_on_alone() {
         transfer(&mut host, Time::ZERO, 0, 4, SIZE, 10);
         end(&run(&mut host, Time::NEVER), 11).expect("it arrives")
     };
-    let latency = alone.0 as f64 - span(SIZE as f64);
+    let latency = alone.ps() as f64 - span(SIZE as f64);
     for part in [0.25, 0.5, 1.5] {
         let mut host = shared();
         transfer(&mut host, Time::ZERO, 0, 4, SIZE, 10);
         transfer(&mut host, Time::ZERO, 1, 5, SIZE, 20);
         // More of the other's than a queue pair sends at once, and a computation.
         transfer(&mut host, Time::ZERO, 1, 5, SIZE, 30);
-        host.calc(Time::ZERO, EndpointId(5), Ticket(40), StreamId(0), Span(1 << 50));
-        let at = Time((span(SIZE as f64) * part) as u64);
+        host.calc(Time::ZERO, EndpointId(5), Ticket(40), StreamId(0), Span::from_ps(1 << 50));
+        let at = Time::from_ps((span(SIZE as f64) * part) as u64);
         let mut notices = run(&mut host, at);
         host.abandon(at, &[EndpointId(1), EndpointId(5)], &|_| false);
         notices.extend(run(&mut host, Time::NEVER));
         // Half the rate up to there, the whole of it for the rest.
-        let expected = at.0 as f64 + span(SIZE as f64) - at.0 as f64 / 2.0 + latency;
-        let found = end(&notices, 11).expect("it arrives").0 as f64;
+        let expected = at.ps() as f64 + span(SIZE as f64) - at.ps() as f64 / 2.0 + latency;
+        let found = end(&notices, 11).expect("it arrives").ps() as f64;
         assert!((found - expected).abs() < 10.0, "{part}: {found}, expected {expected}");
         assert!([21, 31].iter().all(|&gone| end(&notices, gone).is_none()));
         assert_eq!(host.stuck(), []);
@@ -126,7 +126,7 @@ fn endpoints_begin_anew_after_they_have_stopped() {
         stream: StreamId(0),
         nic: NicId(0),
         to: EndpointId(6),
-        bytes: Bytes(8),
+        bytes: Bytes::new(8),
         tag: Tag(7),
         class: 0,
         entropy: 0,
@@ -135,15 +135,15 @@ fn endpoints_begin_anew_after_they_have_stopped() {
     };
     host.send(Time::ZERO, EndpointId(2), Ticket(20), request);
     host.post_receive(Time::ZERO, EndpointId(6), Ticket(30), StreamId(0), Some(EndpointId(2)), Some(Tag(9)));
-    host.calc(Time::ZERO, EndpointId(2), Ticket(40), StreamId(0), Span(1 << 50));
-    let at = Time(100_000_000);
+    host.calc(Time::ZERO, EndpointId(2), Ticket(40), StreamId(0), Span::from_ps(1 << 50));
+    let at = Time::from_ps(100_000_000);
     run(&mut host, at);
     host.abandon(at, &[EndpointId(2), EndpointId(6)], &|_| false);
     // The same tag again: the message of before is not taken for this one, and streams are free.
     transfer(&mut host, at, 2, 6, 1 << 10, 50);
     let notices = run(&mut host, Time::NEVER);
     let end = end(&notices, 51).expect("it arrives");
-    assert!(end > at && end.0 < at.0 + 10_000_000, "{end}");
+    assert!(end > at && end.ps() < at.ps() + 10_000_000, "{end}");
     assert!(notices.iter().all(|notice| notice.ticket.0 < 20 || notice.ticket.0 >= 50));
     assert_eq!(host.stuck(), []);
 }
@@ -161,12 +161,12 @@ fn others_hear_the_same_as_without_them() {
                 let to = if to >= from { to + 1 } else { to };
                 transfer(&mut host, Time::ZERO, from, to, bytes, 100 + 2 * ticket);
                 let at = EndpointId(from);
-                host.calc(Time::ZERO, at, Ticket(1_000 + ticket), StreamId(0), Span(up_to(1 << 28)));
+                host.calc(Time::ZERO, at, Ticket(1_000 + ticket), StreamId(0), Span::from_ps(up_to(1 << 28)));
                 if with {
                     transfer(&mut host, Time::ZERO, 4 + from, 4 + to, bytes / 2 + 1, 10_000 + 2 * ticket);
                 }
             }
-            let at = Time(1 + up_to(1 << 30));
+            let at = Time::from_ps(1 + up_to(1 << 30));
             let notices = run_without_others(&mut host, at, with);
             let mine = notices.into_iter().filter(|notice| notice.ticket.0 < 10_000);
             mine.map(|notice| (notice.ticket, notice.at, notice.kind)).collect::<Vec<_>>()
@@ -175,7 +175,7 @@ fn others_hear_the_same_as_without_them() {
         assert_eq!(with.len(), without.len(), "seed {seed}");
         // What a flow still carries is rounded once more as it is put back.
         let near = |(a, b): (&(Ticket, Time, NoticeKind), &(Ticket, Time, NoticeKind))| {
-            a.0 == b.0 && a.1.0.abs_diff(b.1.0) <= 2
+            a.0 == b.0 && a.1.ps().abs_diff(b.1.ps()) <= 2
         };
         assert!(with.iter().zip(&without).all(near), "seed {seed}");
     }
@@ -192,9 +192,9 @@ fn an_exchange_goes_on_by_other_paths() {
     let mut host = host(network);
     let members: Vec<EndpointId> = (0..8).map(EndpointId).collect();
     let group = host.prepare_exchange(&members, 3);
-    let alone = host.coupled_span(group, Bytes(SIZE), 1);
-    host.start_coupled(Time::ZERO, EndpointId(0), Ticket(1), group, Bytes(SIZE), 1, 0);
-    let at = Time(alone.0 / 2);
+    let alone = host.coupled_span(group, Bytes::new(SIZE), 1);
+    host.start_coupled(Time::ZERO, EndpointId(0), Ticket(1), group, Bytes::new(SIZE), 1, 0);
+    let at = Time::from_ps(alone.ps() / 2);
     let mut notices = run(&mut host, at);
     host.advance_to(at);
     let mut broken = Forwarder::new(topology.clone(), Policy::default());
@@ -207,8 +207,8 @@ fn an_exchange_goes_on_by_other_paths() {
     notices.extend(run(&mut host, Time::NEVER));
     let end = end(&notices, 1).expect("it ends");
     // 16 flows leave each leaf, by four cables up to then and by two from then on.
-    let least = at.0 as f64 + (span(16.0 * SIZE as f64) - 4.0 * at.0 as f64) / 2.0;
-    assert!(end.0 as f64 >= least, "{end}, at least {least}");
+    let least = at.ps() as f64 + (span(16.0 * SIZE as f64) - 4.0 * at.ps() as f64) / 2.0;
+    assert!(end.ps() as f64 >= least, "{end}, at least {least}");
     assert!(end > Time::ZERO + alone, "{end}, alone {alone}");
     assert_eq!(host.network().delivered().bytes, 8 * 7 * SIZE);
     assert_eq!(host.network().exchange_flows(), 8 * 7);
@@ -247,7 +247,7 @@ fn packets_of_others_hear_the_same_as_without_them() {
                 for (ticket, &(from, to, bytes)) in others.iter().enumerate().filter(|_| with) {
                     transfer(&mut host, Time::ZERO, from, to, bytes, 10_000 + 2 * ticket as u64);
                 }
-                let at = Time(1 + up_to(1 << 27));
+                let at = Time::from_ps(1 + up_to(1 << 27));
                 let notices = run_without_others(&mut host, at, with);
                 let mine = |notice: &Notice| notice.ticket.0 < 10_000;
                 if with {
@@ -282,14 +282,14 @@ fn packets_that_stay_get_the_whole_link() {
         let mut host = packets(name, 1);
         transfer(&mut host, Time::ZERO, 0, 4, bytes, 10);
         transfer(&mut host, Time::ZERO, 1, 5, bytes, 20);
-        let at = Time(span(bytes as f64) as u64 / 2);
+        let at = Time::from_ps(span(bytes as f64) as u64 / 2);
         let mut notices = run(&mut host, at);
         host.abandon(at, &[EndpointId(1), EndpointId(5)], &|_| false);
         notices.extend(run(&mut host, Time::NEVER));
         // Half the rate up to there, the whole of it for the rest: a quarter longer, but for how two windows share at first and that
         // they have to grow again. Without a window all that the other has sent at its NIC's rate, half of its
         // message, is in the queue before.
-        let found = end(&notices, 11).expect("it arrives").0 as f64 / alone.0 as f64;
+        let found = end(&notices, 11).expect("it arrives").ps() as f64 / alone.ps() as f64;
         let expected = match name {
             "none" => 1.45..1.5,
             _ => 1.2..1.45,

@@ -16,8 +16,8 @@ use windtunnel_topology::{
 };
 
 const RATE: BitRate = BitRate::from_gbps(400);
-const MTU: Bytes = Bytes(4_160);
-const HEADER: Bytes = Bytes(64);
+const MTU: Bytes = Bytes::new(4_160);
+const HEADER: Bytes = Bytes::new(64);
 
 /// Two leaves of 4 hosts and 4 spines, cables of 100 ns.
 fn two_leaves() -> Arc<Topology> {
@@ -45,22 +45,22 @@ fn ends(network: &mut impl Network, messages: &[(u32, u32, u64)]) -> Vec<u64> {
     let mut ends = vec![0; messages.len()];
     for (at, arrival) in arrivals(network) {
         let Arrival::Message { message } = arrival else { panic!("no group runs") };
-        ends[message as usize] = at.0;
+        ends[message as usize] = at.ps();
     }
     ends
 }
 
 fn change(us: u64, part: FabricPart, state: PartState, convergence: Span) -> PartChange {
-    let at = Time(us * 1_000_000);
+    let at = Time::from_ps(us * 1_000_000);
     PartChange { at, known: at + convergence, part, state }
 }
 
 /// Picoseconds of a message of whole packets at full rate, and its latency.
 fn alone(topology: &Topology, from: u32, to: u32, bytes: u64) -> (u64, u64) {
-    let packets = bytes.div_ceil(MTU.0 - HEADER.0);
+    let packets = bytes.div_ceil(MTU.get() - HEADER.get());
     let mut route = Route::new();
     topology.route(LoadBalancer::Ecmp, 0, EndpointId(from), EndpointId(to), NicId(0), 0, &mut route);
-    (RATE.serialise(Bytes(bytes + packets * HEADER.0)).0, route.latency.0)
+    (RATE.serialise(Bytes::new(bytes + packets * HEADER.get())).ps(), route.latency.ps())
 }
 
 /// The link that leads into the spine that a message takes, and the one that leads out of it.
@@ -90,7 +90,7 @@ fn a_link_that_slows_down_delays_what_it_carries() {
     // What links carried is exact across changes.
     let usage = network.link_usage().expect("links are observed").links;
     let carried = usage.iter().find(|usage| usage.link == spine_links(&topology, 0, 4)[0]);
-    let wire = (bytes + 1_000 * HEADER.0) as f64;
+    let wire = (bytes + 1_000 * HEADER.get()) as f64;
     assert!((carried.expect("it is used").bytes / wire - 1.0).abs() < 1e-9);
 }
 
@@ -137,7 +137,7 @@ fn links_that_go_down_hold_flows_until_there_is_a_way() {
 #[test]
 fn groups_are_solved_and_routed_anew() {
     let topology = two_leaves();
-    let bytes = Bytes(1_000 * 4_096);
+    let bytes = Bytes::new(1_000 * 4_096);
     let cable = FabricPart::Cable(spine_links(&topology, 0, 4)[0]);
     for reduction in [false, true] {
         let run = |changes: &[PartChange]| {
@@ -151,7 +151,7 @@ fn groups_are_solved_and_routed_anew() {
                 )
             };
             network.start_coupled(Time::ZERO, 0, group, bytes, 1, 0);
-            arrivals(&mut network).first().expect("it ends").0.0
+            arrivals(&mut network).first().expect("it ends").0.ps()
         };
         let whole = run(&[]);
         let nics = FabricPart::Switch(topology.attachment(0, 0).0);

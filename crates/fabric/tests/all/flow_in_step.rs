@@ -94,16 +94,16 @@ fn one_flow_ends_with_its_messages() {
             refused += 1;
             continue;
         };
-        let span = network.coupled_span(group, Bytes(bytes), 1);
-        network.start_coupled(Time::ZERO, 0, group, Bytes(bytes), 1, 0);
+        let span = network.coupled_span(group, Bytes::new(bytes), 1);
+        network.start_coupled(Time::ZERO, 0, group, Bytes::new(bytes), 1, 0);
         let [(end, Arrival::Coupled { run: 0 })] = arrivals(&mut network)[..] else { panic!("one end") };
-        let close = |a: Time, b: Time| a.0.abs_diff(b.0) <= 4 + a.0 / 1_000_000_000;
-        assert!(close(end, Time(span.0)), "seed {seed}: {end} for {span:?}");
+        let close = |a: Time, b: Time| a.ps().abs_diff(b.ps()) <= 4 + a.ps() / 1_000_000_000;
+        assert!(close(end, Time::from_ps(span.ps())), "seed {seed}: {end} for {span:?}");
         let (messages, mean) = by_message(seed);
         let (first, last) = (messages.iter().min().unwrap(), messages.iter().max().unwrap());
         assert!(close(end, *last), "seed {seed}: {end} for {last}");
         assert!(
-            *last - *first <= spread + Span(4 + last.0 / 1_000_000_000),
+            *last - *first <= spread + Span::from_ps(4 + last.ps() / 1_000_000_000),
             "seed {seed}: {first} to {last}, {spread:?}"
         );
         let count = members.len() as u64;

@@ -50,7 +50,7 @@ fn latency(from: u32, to: u32) -> (Span, PathClass) {
 
 /// Payload and one header per started 8934 bytes of it.
 fn wire(bytes: u64) -> Bytes {
-    Bytes(bytes + bytes.div_ceil(8_934) * 66)
+    Bytes::new(bytes + bytes.div_ceil(8_934) * 66)
 }
 
 #[test]
@@ -58,11 +58,11 @@ fn an_unloaded_message_takes_serialisation_and_latency_to_the_picosecond() {
     for (from, to) in [(0, 1), (0, 5), (0, 63), (17, 3)] {
         for bytes in [1, 64, 8_934, 8_935, 1 << 20, 123_456_789, 10_000_000_019] {
             let mut network = network(settings());
-            let at = Time(12_345);
+            let at = Time::from_ps(12_345);
             network.depart(at, message(7, from, to, bytes));
             let (latency, class) = latency(from, to);
             let expected = if class == PathClass::ScaleUp {
-                BitRate::from_gbps(800).serialise(Bytes(bytes))
+                BitRate::from_gbps(800).serialise(Bytes::new(bytes))
             } else {
                 RATE.serialise(wire(bytes))
             };
@@ -86,12 +86,16 @@ fn nics_add_their_latency_once_a_message_and_once_a_step_outside_the_host() {
         let mut network = network(FlowSettings { nic_latency, ..settings() });
         let edge = |from, to| (EndpointId(from), EndpointId(to), 1);
         let group = network.prepare_coupled(&[edge(0, 8), edge(8, 0)], 0);
-        network.depart(Time(0), message(1, 0, 1, 1_000));
-        network.depart(Time(0), message(2, 4, 40, 1_000));
-        network.start_coupled(Time(1 << 40), 3, group, Bytes(1_000), 6, 0);
-        let span = network.coupled_span(group, Bytes(1_000), 6);
+        network.depart(Time::ZERO, message(1, 0, 1, 1_000));
+        network.depart(Time::ZERO, message(2, 4, 40, 1_000));
+        network.start_coupled(Time::from_ps(1 << 40), 3, group, Bytes::new(1_000), 6, 0);
+        let span = network.coupled_span(group, Bytes::new(1_000), 6);
         let arrived = arrivals(&mut network);
-        assert_eq!(arrived[2], (Time(1 << 40) + span, Arrival::Coupled { run: 3 }), "alone: its span");
+        assert_eq!(
+            arrived[2],
+            (Time::from_ps(1 << 40) + span, Arrival::Coupled { run: 3 }),
+            "alone: its span"
+        );
         [arrived[0].0, arrived[1].0, arrived[2].0]
     };
     let (without, with) = (ends(Span::ZERO), ends(nic_latency));
@@ -101,9 +105,9 @@ fn nics_add_their_latency_once_a_message_and_once_a_step_outside_the_host() {
 #[test]
 fn a_message_to_oneself_arrives_at_once() {
     let mut network = network(settings());
-    network.depart(Time(0), message(1, 4, 4, 1 << 30));
-    network.depart(Time(50), message(2, 4, 4, 1));
-    let arrived = |at, message| (Time(at), Arrival::Message { message });
+    network.depart(Time::ZERO, message(1, 4, 4, 1 << 30));
+    network.depart(Time::from_ps(50), message(2, 4, 4, 1));
+    let arrived = |at, message| (Time::from_ps(at), Arrival::Message { message });
     assert_eq!(arrivals(&mut network), [arrived(0, 1), arrived(50, 2)]);
 }
 
@@ -111,10 +115,10 @@ fn a_message_to_oneself_arrives_at_once() {
 fn an_incast_shares_the_receiver_s_link_and_arrives_in_id_order() {
     let mut network = network(settings());
     for id in (0..10).rev() {
-        network.depart(Time(1_000), message(id, 8 + 4 * id, 0, 893_400));
+        network.depart(Time::from_ps(1_000), message(id, 8 + 4 * id, 0, 893_400));
     }
     // All leave the receiver's link at once; then each takes its own latency.
-    let left = Time(1_000) + RATE.serialise(Bytes(wire(893_400).0 * 10));
+    let left = Time::from_ps(1_000) + RATE.serialise(Bytes::new(wire(893_400).get() * 10));
     let mut expected: Vec<(Time, u32)> = (0..10).map(|id| (left + latency(8 + 4 * id, 0).0, id)).collect();
     expected.sort_unstable();
     let expected: Vec<_> =
@@ -132,24 +136,26 @@ fn a_coupled_ring_takes_what_its_formula_says() {
         (0..16).map(|rank| (EndpointId(rank * 4), EndpointId((rank + 1) % 16 * 4), 1)).collect();
     let group = network.prepare_coupled(&edges, 0);
     let (bytes, steps) = (2 * (n - 1) * buffer / n, 2 * (n - 1) as u32);
-    network.start_coupled(Time(500), 9, group, Bytes(bytes), steps, 0);
+    network.start_coupled(Time::from_ps(500), 9, group, Bytes::new(bytes), steps, 0);
     // Edges of one rate: a block passes each in turn, so a step takes their mean latency.
-    let round: u64 = edges.iter().map(|&(from, to, _)| latency(from.0, to.0).0.0).sum();
-    let expected = Time(500) + RATE.serialise(wire(bytes)) + Span(round.div_ceil(n)) * u64::from(steps);
+    let round: u64 = edges.iter().map(|&(from, to, _)| latency(from.0, to.0).0.ps()).sum();
+    let expected = Time::from_ps(500)
+        + RATE.serialise(wire(bytes))
+        + Span::from_ps(round.div_ceil(n)) * u64::from(steps);
     assert_eq!(arrivals(&mut network), [(expected, Arrival::Coupled { run: 9 })]);
     assert_eq!(network.delivered().bytes, bytes * n);
     assert_eq!(network.coupled_runs(), 1);
 
     // Step by step on the same network: within 1%.
     let mut network = self::network(settings());
-    let mut at = Time(500);
+    let mut at = Time::from_ps(500);
     for _ in 0..steps {
         for rank in 0..16 {
             network.depart(at, message(rank, rank * 4, (rank + 1) % 16 * 4, buffer / n));
         }
         at = arrivals(&mut network).last().unwrap().0;
     }
-    let error = at.since(Time(500)).seconds() / expected.since(Time(500)).seconds() - 1.0;
+    let error = at.since(Time::from_ps(500)).seconds() / expected.since(Time::from_ps(500)).seconds() - 1.0;
     assert!(error.abs() < 0.01, "{error}");
 }
 
@@ -177,7 +183,7 @@ fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
                 let edges: Vec<_> =
                     (0..8).map(|at| (EndpointId(order[at]), EndpointId(order[(at + 1) % 8]), 1)).collect();
                 let group = coupled.prepare_coupled(&edges, 0);
-                coupled.start_coupled(Time::ZERO, 1, group, Bytes(block * u64::from(steps)), steps, 0);
+                coupled.start_coupled(Time::ZERO, 1, group, Bytes::new(block * u64::from(steps)), steps, 0);
                 let whole = arrivals(&mut coupled).last().expect("it ends").0;
 
                 // Message `step · 8 + edge` of each edge goes once the one before has reached its sender, after its own.
@@ -204,7 +210,7 @@ fn a_coupled_ring_over_shared_links_takes_what_its_steps_take() {
                         }
                     }
                 }
-                let error = whole.0 as f64 / last.0 as f64 - 1.0;
+                let error = whole.ps() as f64 / last.ps() as f64 - 1.0;
                 assert!(
                     error.abs() < 0.02,
                     "{length_mm} mm, {order:?}, {block} B: {whole:?}, by steps {last:?}"
@@ -220,15 +226,15 @@ fn a_weighted_coupled_group_is_held_back_by_its_heaviest_edge() {
     let edge = |from, to, weight| (EndpointId(from), EndpointId(to), weight);
     // Inside a host: GPU 0 sends 3 parts to 1 and 1 part to 2: its port carries 4 units.
     let group = network.prepare_coupled(&[edge(0, 1, 3), edge(0, 2, 1)], 0);
-    network.start_coupled(Time::ZERO, 1, group, Bytes(1_000_000), 1, 0);
-    let expected = Time::ZERO + BitRate::from_gbps(800).serialise(Bytes(4_000_000)) + Span::from_ns(250);
+    network.start_coupled(Time::ZERO, 1, group, Bytes::new(1_000_000), 1, 0);
+    let expected = Time::ZERO + BitRate::from_gbps(800).serialise(Bytes::new(4_000_000)) + Span::from_ns(250);
     assert_eq!(arrivals(&mut network), [(expected, Arrival::Coupled { run: 1 })]);
     // Beside it a message on the same port gets as much as the heavier edge: 3/7 of the port.
-    network.start_coupled(expected, 2, group, Bytes(3_000_000), 1, 0);
+    network.start_coupled(expected, 2, group, Bytes::new(3_000_000), 1, 0);
     network.depart(expected, message(5, 0, 1, 3_000_000));
     let (at, first) = arrivals(&mut network)[0];
     assert_eq!(first, Arrival::Message { message: 5 });
-    assert_eq!(at, expected + BitRate::from_gbps(800).serialise(Bytes(7_000_000)) + Span::from_ns(250));
+    assert_eq!(at, expected + BitRate::from_gbps(800).serialise(Bytes::new(7_000_000)) + Span::from_ns(250));
 }
 
 #[test]
@@ -240,7 +246,8 @@ fn links_carry_the_wire_bytes_and_records_tell_of_every_flow() {
         let (from, step) = (random.below(64) as u32, random.below(15) as u32 + 1);
         let bytes = 1 + random.below(1 << 22);
         total += bytes;
-        network.depart(Time(random.below(1 << 30)), message(id, from, (from + 4 * step) % 64, bytes));
+        network
+            .depart(Time::from_ps(random.below(1 << 30)), message(id, from, (from + 4 * step) % 64, bytes));
     }
     let arrived = arrivals(&mut network);
     assert!(arrived.is_sorted_by_key(|&(at, _)| at));
@@ -262,27 +269,28 @@ fn links_carry_the_wire_bytes_and_records_tell_of_every_flow() {
             _ => (),
         }
     }
-    let sent: u64 = records.iter().map(|record| wire(record.bytes.0).0).sum();
+    let sent: u64 = records.iter().map(|record| wire(record.bytes.get()).get()).sum();
     for carried in [up, down] {
         assert!((carried / sent as f64 - 1.0).abs() < 1e-9, "{carried} of {sent}");
     }
     for record in records {
-        let alone = RATE.serialise(wire(record.bytes.0)) + latency(record.source.0, record.destination.0).0;
+        let alone =
+            RATE.serialise(wire(record.bytes.get())) + latency(record.source.0, record.destination.0).0;
         assert!(record.finish.since(record.start) >= alone && record.class == 3 && record.hops >= 2);
     }
 }
 
 #[test]
 fn packets_without_room_for_payload_are_refused() {
-    let error = FlowNetwork::new(topology(), FlowSettings { mtu: Bytes(66), ..settings() }).unwrap_err();
-    assert_eq!(error, FlowNetworkError::Mtu { mtu: Bytes(66), header: Bytes(66) });
+    let error = FlowNetwork::new(topology(), FlowSettings { mtu: Bytes::new(66), ..settings() }).unwrap_err();
+    assert_eq!(error, FlowNetworkError::Mtu { mtu: Bytes::new(66), header: Bytes::new(66) });
     assert_eq!(error.to_string(), "`mtu` is 66 B, expected more than `header`: 66 B");
 }
 
 /// Messages of one queue pair follow each other at full rate; of two they share.
 #[test]
 fn a_queue_pair_sends_one_message_after_the_other() {
-    let settings = FlowSettings { header: Bytes(0), ..crate::common::jumbo_flows() };
+    let settings = FlowSettings { header: Bytes::ZERO, ..crate::common::jumbo_flows() };
     let ends = |ordered: bool, pairs: u32| {
         let mut network = network(settings);
         for id in 0..4 {

@@ -32,7 +32,7 @@ fn parameters(params: &Value) -> LogGops {
         gap: Span::from_ns(get("g")),
         gap_per_byte: get("G") * 1_000_000,
         overhead_per_byte: get("O") * 1_000_000,
-        eager_limit: Bytes(get("S")),
+        eager_limit: Bytes::new(get("S")),
     }
 }
 
@@ -48,7 +48,7 @@ fn run(goal: &Goal, parameters: LogGops) -> Vec<u64> {
         "every operation starts and ends"
     );
     assert_eq!(host.stuck(), []);
-    host.finish_times().into_iter().map(|time| time.0 / 1_000).collect()
+    host.finish_times().into_iter().map(|time| time.ps() / 1_000).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ const D: LogGops = LogGops {
     gap: Span::from_ns(1_000),
     gap_per_byte: 6_000_000,
     overhead_per_byte: 0,
-    eager_limit: Bytes(65_535),
+    eager_limit: Bytes::new(65_535),
 };
 
 /// Where LogGOPSim starts `b` on its own stream before `a`, which it requires, has ended (crosscpu2): here `b` waits.

@@ -18,7 +18,7 @@ const FAST: LogGops = LogGops {
     gap: Span::from_ns(5),
     gap_per_byte: 20_000,
     overhead_per_byte: 0,
-    eager_limit: Bytes(65_535),
+    eager_limit: Bytes::new(65_535),
 };
 
 fn hosts(endpoints: u32, costs: &Costs) -> Host<Latency> {
@@ -31,7 +31,7 @@ fn message(to: u32, bytes: u64, tag: u64) -> SendRequest {
         stream,
         nic,
         to: EndpointId(to),
-        bytes: Bytes(bytes),
+        bytes: Bytes::new(bytes),
         tag: Tag(tag),
         class: 0,
         entropy: 0,
@@ -68,13 +68,13 @@ fn incast(receiver: Receiver) -> Time {
 #[test]
 fn an_incast_takes_its_line_rate() {
     // o + L until the first byte, then 100 times o + 1,999,999 B at 0.02 ns/B.
-    assert_eq!(incast(Receiver::Held), Time(1_010_000 + 100 * (10_000 + 39_999_980)));
+    assert_eq!(incast(Receiver::Held), Time::from_ps(1_010_000 + 100 * (10_000 + 39_999_980)));
 }
 
 #[test]
 fn a_free_receiver_beats_its_line_rate() {
     // The last byte of all 100 comes at o + (s-1)·G + L; each then takes g + o.
-    assert_eq!(incast(Receiver::Free), Time(1_010_000 + 39_999_980 + 100 * 15_000));
+    assert_eq!(incast(Receiver::Free), Time::from_ps(1_010_000 + 39_999_980 + 100 * 15_000));
 }
 
 /// The sender of a rendezvous waits for the match, the sender of an eager message does not; a receive learns when its
@@ -83,17 +83,20 @@ fn a_free_receiver_beats_its_line_rate() {
 fn a_rendezvous_ends_with_its_match() {
     for (bytes, rendezvous) in [(65_535, false), (65_536, true)] {
         let mut host = hosts(2, &Costs::uniform(FAST));
-        host.send(Time(300), EndpointId(0), Ticket(1), message(1, bytes, 4));
+        host.send(Time::from_ps(300), EndpointId(0), Ticket(1), message(1, bytes, 4));
         host.post_receive(
-            Time(9_000_000),
+            Time::from_ps(9_000_000),
             EndpointId(1),
             Ticket(2),
             StreamId(0),
             Some(EndpointId(0)),
             Some(Tag(4)),
         );
-        let (sent, waited_for) =
-            if rendezvous { (Time(9_000_000), Time(9_000_000)) } else { (Time(10_300), Time(300)) };
+        let (sent, waited_for) = if rendezvous {
+            (Time::from_ps(9_000_000), Time::from_ps(9_000_000))
+        } else {
+            (Time::from_ps(10_300), Time::from_ps(300))
+        };
         let ends: Vec<_> = drain(&mut host)
             .into_iter()
             .filter_map(|notice| match notice.kind {
@@ -101,15 +104,19 @@ fn a_rendezvous_ends_with_its_match() {
                 NoticeKind::Started => None,
             })
             .collect();
-        assert_eq!(ends, [(1, sent, waited_for), (2, Time(9_000_000), Time(300))], "{bytes} bytes");
+        assert_eq!(
+            ends,
+            [(1, sent, waited_for), (2, Time::from_ps(9_000_000), Time::from_ps(300))],
+            "{bytes} bytes"
+        );
         assert_eq!(host.finish_times()[0], sent);
     }
 }
 
 #[test]
 fn each_class_of_path_has_its_parameters() {
-    let near = LogGops { latency: Span(7), overhead: Span(2), ..LogGops::default() };
-    let far = LogGops { latency: Span(100), overhead: Span(30), ..LogGops::default() };
+    let near = LogGops { latency: Span::from_ps(7), overhead: Span::from_ps(2), ..LogGops::default() };
+    let far = LogGops { latency: Span::from_ps(100), overhead: Span::from_ps(30), ..LogGops::default() };
     let same_host = |a: EndpointId, b: EndpointId| usize::from(a.0 / 2 != b.0 / 2);
     let costs = Costs::by_class(vec![near, far], Arc::new(same_host));
     for (to, expected) in [(1, 2 + 7 + 2), (2, 30 + 100 + 30)] {
@@ -117,7 +124,7 @@ fn each_class_of_path_has_its_parameters() {
         host.send(Time::ZERO, EndpointId(0), Ticket(0), message(to, 1, 0));
         host.post_receive(Time::ZERO, EndpointId(to), Ticket(0), StreamId(0), None, None);
         drain(&mut host);
-        assert_eq!(host.finish_times()[to as usize], Time(expected));
+        assert_eq!(host.finish_times()[to as usize], Time::from_ps(expected));
     }
 }
 
@@ -126,7 +133,7 @@ fn last(notices: &[Notice]) -> Time {
 }
 
 fn parameters() -> impl Strategy<Value = LogGops> {
-    let span = || (0..5_000u64).prop_map(Span);
+    let span = || (0..5_000u64).prop_map(Span::from_ps);
     (span(), span(), span(), 0..40_000u64, 0..40_000u64, 0..200u64).prop_map(
         |(latency, overhead, gap, wire, copy, limit)| LogGops {
             latency,
@@ -134,7 +141,7 @@ fn parameters() -> impl Strategy<Value = LogGops> {
             gap,
             gap_per_byte: wire,
             overhead_per_byte: copy,
-            eager_limit: Bytes(limit),
+            eager_limit: Bytes::new(limit),
         },
     )
 }
@@ -155,9 +162,9 @@ proptest! {
         let mut host = hosts(ranks, &costs);
         let edges: Vec<_> = (0..ranks).map(|rank| (EndpointId(rank), EndpointId((rank + 1) % ranks), 1)).collect();
         let group = host.prepare_coupled(&edges, 0);
-        let start = Time(500);
-        host.start_coupled(start, EndpointId(1), Ticket(9), group, Bytes(bytes * u64::from(steps)), steps, 0);
-        let end = Time(start.0 + by_steps.0);
+        let start = Time::from_ps(500);
+        host.start_coupled(start, EndpointId(1), Ticket(9), group, Bytes::new(bytes * u64::from(steps)), steps, 0);
+        let end = Time::from_ps(start.ps() + by_steps.ps());
         let expected = Notice {
             endpoint: EndpointId(1),
             ticket: Ticket(9),
@@ -235,18 +242,18 @@ impl Network for Late {
 /// All departures of an instant reach the network before it is asked for its next event: one batch for a solver.
 #[test]
 fn departures_of_an_instant_are_one_batch() {
-    let costs = Costs::uniform(LogGops { latency: Span(40), ..LogGops::default() });
+    let costs = Costs::uniform(LogGops { latency: Span::from_ps(40), ..LogGops::default() });
     let spec = HostSpec { endpoints: 8, streams: 1, nics: 1 };
     let mut host = Host::new(spec, costs.clone(), Late::new(&costs));
     for rank in 0..8 {
-        host.send(Time(5), EndpointId(rank), Ticket(0), message((rank + 1) % 8, 10, 0));
+        host.send(Time::from_ps(5), EndpointId(rank), Ticket(0), message((rank + 1) % 8, 10, 0));
         host.post_receive(Time::ZERO, EndpointId(rank), Ticket(1), StreamId(0), None, Some(Tag(0)));
     }
     drain(&mut host);
-    let departures = [Call::Depart(Time(5)); 8];
+    let departures = [Call::Depart(Time::from_ps(5)); 8];
     let calls = &host.network().calls;
     let first = calls.iter().position(|&call| call == departures[0]).expect("a departure");
     assert_eq!(calls[first..first + 8], departures);
-    assert_eq!(calls[first + 8..], [Call::NextTime, Call::Advance(Time(45)), Call::NextTime]);
-    assert_eq!(host.finish_times(), [Time(45); 8]);
+    assert_eq!(calls[first + 8..], [Call::NextTime, Call::Advance(Time::from_ps(45)), Call::NextTime]);
+    assert_eq!(host.finish_times(), [Time::from_ps(45); 8]);
 }

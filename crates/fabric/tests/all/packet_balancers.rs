@@ -26,7 +26,13 @@ fn fat_tree(k: u32) -> Arc<Topology> {
 }
 
 fn ecn() -> EcnSettings {
-    EcnSettings { rate: rate(), kmin: Bytes(100_000), kmax: Bytes(400_000), pmax: 1.0, at: MarkAt::Enqueue }
+    EcnSettings {
+        rate: rate(),
+        kmin: Bytes::new(100_000),
+        kmax: Bytes::new(400_000),
+        pmax: 1.0,
+        at: MarkAt::Enqueue,
+    }
 }
 
 fn settings(balancer: Balancer) -> PacketSettings {
@@ -116,7 +122,7 @@ fn flowlets_stay_together_and_pauses_part_them() {
         let flow = engine.open(&request);
         // 83.2 ns a packet.
         for burst in 0..64 {
-            engine.send(Time(burst * (10 * 83_200 + pause)), flow, Bytes(10 * PAYLOAD), burst);
+            engine.send(Time::from_ps(burst * (10 * 83_200 + pause)), flow, Bytes::new(10 * PAYLOAD), burst);
         }
         drain(&mut engine);
         let packets: Vec<u64> = up(&topology, &engine).iter().map(|report| report.data_packets).collect();
@@ -155,7 +161,7 @@ fn reps_avoids_a_slow_path() {
             .filter(|report| spine(&report.link))
             .map(|report| report.data_packets)
             .sum();
-        let last = done.iter().map(|done| done.at.0).max().expect("completions");
+        let last = done.iter().map(|done| done.at.ps()).max().expect("completions");
         (last, slow as f64 / (4.0 * bytes.div_ceil(PAYLOAD) as f64))
     };
     let spray = finish(Balancer::Spray { paths: 64 });
@@ -186,7 +192,7 @@ fn a_limit_of_packets_is_a_window() {
     let rtt = 8 * 1_000_000 + 4 * 4_160 * 20 + 4 * 64 * 20;
     let rounds = packets / 16;
     let last = 15 * 4_160 * 20 + 4 * (1_000_000 + 4_160 * 20);
-    assert_eq!(done[0].at, Time((rounds - 1) * rtt + last));
+    assert_eq!(done[0].at, Time::from_ps((rounds - 1) * rtt + last));
 }
 
 /// Spraying over paths of unequal length puts packets out of order, never more than what may be in flight; one path none.

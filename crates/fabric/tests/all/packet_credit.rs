@@ -19,7 +19,7 @@ const HEADER: u64 = 64 * 80;
 const US: u64 = 1_000_000;
 
 fn settings(packets: u64) -> PacketSettings {
-    let queue = Some(Bytes(packets * 4_160));
+    let queue = Some(Bytes::new(packets * 4_160));
     PacketSettings { trimming: Some(TrimSettings { queue, rate: None }), ..crate::common::even_packets() }
 }
 
@@ -39,7 +39,7 @@ fn incast<T: Transport>(
         Engine::new(star(n + 1, 100, length_mm), settings, transport).expect("settings that work");
     for from in 1..=n {
         let pair = open(&mut engine, from, false);
-        engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), u64::from(from));
+        engine.send(Time::ZERO, pair, Bytes::new(packets * PAYLOAD), u64::from(from));
     }
     engine
 }
@@ -61,8 +61,8 @@ fn paced<T: Transport>(transport: T, quantum: u64, share: f64) {
     let (mut done, mut granted) = (Vec::new(), Vec::new());
     // Half of the time that the bytes take.
     for step in 1..=u64::from(n) * packets * FULL / 2 / US {
-        while engine.next_time() <= Time(step * US) {
-            engine.run(Time(step * US), u64::MAX, &mut done);
+        while engine.next_time() <= Time::from_ps(step * US) {
+            engine.run(Time::from_ps(step * US), u64::MAX, &mut done);
         }
         granted.push(engine.totals().credit as f64);
     }
@@ -94,7 +94,7 @@ fn an_ndp_incast_ends_when_its_bytes_fit_through() {
     for (n, packets) in [(4, 400), (16, 100), (60, 20)] {
         // Cables of 100 ns: the queue of 8 packets lasts longer than a pull and its packet take.
         let mut engine = incast(n, packets, 20_000, settings(8), Ndp { packets: Some(16), ..Ndp::default() });
-        let last = finish(&mut engine).last().expect("messages").at.0;
+        let last = finish(&mut engine).last().expect("messages").at.ps();
         let totals = engine.totals();
         assert_eq!((totals.drops, totals.timeouts), (0, 0));
         assert!(totals.trims > 0 && totals.retransmissions == totals.trims, "{totals:?}");
@@ -116,7 +116,7 @@ fn incasts_on_credit_fill_their_share_of_the_link() {
     fn share<T: Transport>(n: u32, transport: T) {
         let packets = 4_000 / u64::from(n);
         let mut engine = incast(n, packets, 200_000, settings(40), transport);
-        let last = finish(&mut engine).last().expect("messages").at.0;
+        let last = finish(&mut engine).last().expect("messages").at.ps();
         let totals = engine.totals();
         assert_eq!((totals.drops, totals.timeouts), (0, 0), "{} {n} to 1", T::NAME);
         assert_eq!(totals.retransmissions, totals.trims);
@@ -139,7 +139,7 @@ fn a_queue_trims_what_it_cannot_hold() {
     let mut engine = incast(n, w, 20_000, settings(q), transport);
     let mut done = Vec::new();
     // Until n w packets are in, copies of trimmed ones among them.
-    let end = Time(100_000 + w * FULL + FULL / 2);
+    let end = Time::from_ps(100_000 + w * FULL + FULL / 2);
     while engine.next_time() <= end {
         engine.run(end, u64::MAX, &mut done);
     }
@@ -158,7 +158,7 @@ fn a_queue_trims_what_it_cannot_hold() {
 #[test]
 fn trimming_in_place_of_drops() {
     fn all<T: Transport>(transport: T) {
-        let buffer = BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) };
+        let buffer = BufferSettings { size: Bytes::new(400_000), alpha: 1.0, reserve: Bytes::ZERO };
         let settings = PacketSettings {
             buffers: vec![buffer],
             trimming: Some(TrimSettings::default()),
@@ -193,7 +193,7 @@ fn grants_are_whole_packets() {
             let mut engine =
                 Engine::new(star(2, 100, 200_000), settings(100), transport.clone()).expect("they work");
             let pair = open(&mut engine, 1, false);
-            engine.send(Time::ZERO, pair, Bytes((packets - 1) * PAYLOAD + tail), 1);
+            engine.send(Time::ZERO, pair, Bytes::new((packets - 1) * PAYLOAD + tail), 1);
             finish(&mut engine);
             let totals = engine.totals();
             let (grants, credit) = (totals.grants, totals.credit);
@@ -228,8 +228,8 @@ fn all_that_is_sent_is_counted() {
     all(settings(10), Nscc::default());
     let marked = EcnSettings {
         rate: BitRate::from_gbps(100),
-        kmin: Bytes(10_000),
-        kmax: Bytes(20_000),
+        kmin: Bytes::new(10_000),
+        kmax: Bytes::new(20_000),
         pmax: 1.0,
         at: MarkAt::Enqueue,
     };
@@ -246,7 +246,7 @@ fn data_queues_trim_and_tell() {
         assert_eq!((done.len(), totals.drops, totals.timeouts), (16, 0, 0), "{} {totals:?}", T::NAME);
         assert_eq!((totals.trims > 0, totals.retransmissions), (trims, totals.trims), "{}", T::NAME);
     }
-    let buffer = BufferSettings { size: Bytes(8_000_000), alpha: 1.0, reserve: Bytes(0) };
+    let buffer = BufferSettings { size: Bytes::new(8_000_000), alpha: 1.0, reserve: Bytes::ZERO };
     let queue = QueueSettings { lossless: false, ..QueueSettings::default() };
     let trimming = PacketSettings { buffers: vec![buffer], queues: vec![queue; 2], ..settings(10) };
     all(&trimming, Ndp::default(), true);
@@ -270,15 +270,15 @@ fn queue_pairs_on_credit_begin_anew() {
         let mut engine =
             Engine::new(star(2, 100, 200_000), settings(40), transport).expect("settings that work");
         let pair = open(&mut engine, 1, true);
-        let bytes = Bytes(200 * PAYLOAD);
+        let bytes = Bytes::new(200 * PAYLOAD);
         for (token, at) in [0, 1_000, 2_000, 2_001, 2_010, 2_100].into_iter().enumerate() {
-            engine.send(Time(at * US), pair, bytes, token as u64);
+            engine.send(Time::from_ps(at * US), pair, bytes, token as u64);
         }
         let done = finish(&mut engine);
         assert_eq!((done.len(), engine.totals().timeouts), (6, 0), "{}", T::NAME);
         // 66.6 µs of transmission, and at most 4 round trips of 4.3 µs more.
         for completion in &done[..3] {
-            let taken = completion.at.since(completion.start).0;
+            let taken = completion.at.since(completion.start).ps();
             assert!(taken < 200 * FULL + 20 * US, "{}: {taken}", T::NAME);
         }
     }
@@ -294,12 +294,12 @@ fn queue_pairs_on_credit_begin_anew() {
 fn deep_queues_are_waited_for() {
     fn patient<T: Transport>(transport: &T, share: f64) {
         let (n, packets) = (40, 200);
-        let deep = BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(20_000) };
+        let deep = BufferSettings { size: Bytes::new(64_000_000), alpha: 1.0, reserve: Bytes::new(20_000) };
         let unasked = u64::from(n) * 5;
         for (buffers, most) in [(vec![deep], 0), (Vec::new(), unasked)] {
             let settings = PacketSettings { buffers, ..crate::common::even_packets() };
             let mut engine = incast(n, packets, 20_000, settings, transport.clone());
-            let last = finish(&mut engine).last().expect("messages").at.0;
+            let last = finish(&mut engine).last().expect("messages").at.ps();
             let totals = engine.totals();
             assert!(totals.retransmissions <= most, "{}: {totals:?}", T::NAME);
             let sent = u64::from(n) * packets;
@@ -322,9 +322,9 @@ fn short_messages_that_share_a_port_wait_for_no_time_out() {
         for to in 1..=n as u32 {
             let request = OpenRequest { from: 0, to, entropy: to, keep: false, route: [&[], &[]] };
             let pair = engine.open(&request);
-            engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), u64::from(to));
+            engine.send(Time::ZERO, pair, Bytes::new(packets * PAYLOAD), u64::from(to));
         }
-        let last = finish(&mut engine).last().expect("messages").at.0;
+        let last = finish(&mut engine).last().expect("messages").at.ps();
         let totals = engine.totals();
         assert_eq!((totals.timeouts, totals.retransmissions), (0, 0), "{} {totals:?}", T::NAME);
         // A round trip of 4.3 us at most beside the transmission of all.
@@ -349,7 +349,7 @@ fn short_messages_that_share_a_port_wait_for_no_time_out() {
 fn credit_beyond_all_bounds_is_enough() {
     fn ends<T: Transport>(transport: T) -> u64 {
         let mut engine = incast(4, 300, 200_000, settings(20), transport);
-        finish(&mut engine).iter().map(|completion| completion.at.0).max().expect("arrivals")
+        finish(&mut engine).iter().map(|completion| completion.at.ps()).max().expect("arrivals")
     }
     let vast = ends(Rccc { packets: 1 << 31, ..Rccc::default() });
     assert_eq!(vast, ends(Rccc { packets: 10_000, ..Rccc::default() }));

@@ -22,9 +22,9 @@ const NOTE: u64 = 64;
 
 fn settings() -> PacketSettings {
     PacketSettings {
-        mtu: Bytes(MTU),
-        header: Bytes(HEADER),
-        control: Bytes(NOTE),
+        mtu: Bytes::new(MTU),
+        header: Bytes::new(HEADER),
+        control: Bytes::new(NOTE),
         seed: 1,
         ..PacketSettings::default()
     }
@@ -92,7 +92,7 @@ impl Dispatcher for Backlog {
     fn on_data(&self, _: &mut BacklogNic, _: &Landed, _: &mut Outbox) {}
 
     fn on_sent(&self, nic: &mut BacklogNic, sent: &Sent, _: &mut Outbox) {
-        nic.left.push((sent.now.0, matches!(sent.load, Load::Data(_))));
+        nic.left.push((sent.now.ps(), matches!(sent.load, Load::Data(_))));
     }
 
     fn tell(&self, nic: &BacklogNic, tally: &mut Tally) {
@@ -148,7 +148,7 @@ fn data_leaves_rtt_max_after_its_sim() {
     let tally = engine.tally().expect("a dispatcher");
     let rtt = 4 * 650_000 + 4 * (12 * 9_000 + 9_000 + (12 * 64 * 21 + 5) / 10 + 64) * 10;
     assert!(tally.get("rtt_max_ps").abs_diff(rtt) <= 40, "{} of {rtt}", tally.get("rtt_max_ps"));
-    assert_eq!(done[0].at.0, 5_000 + tally.get("rtt_max_ps") + 2 * (90_000 + 650_000));
+    assert_eq!(done[0].at.ps(), 5_000 + tally.get("rtt_max_ps") + 2 * (90_000 + 650_000));
     assert_eq!(
         ["sims_sent", "sim_acks_in_time", "data_left", "data_acks_sent"].map(|name| tally.get(name)),
         [1; 4]
@@ -164,7 +164,8 @@ fn data_leaves_rtt_max_after_its_sim() {
 fn the_counterexample_drops_exactly_one_data() {
     let slot = (9_000 * 10 + 1_344) * 2;
     let note = 64 * 20;
-    let settings = PacketSettings { forwarding: Forwarding::CutThrough, header: Bytes(64), ..settings() };
+    let settings =
+        PacketSettings { forwarding: Forwarding::CutThrough, header: Bytes::new(64), ..settings() };
     let dcsim = Dcsim { sim_buffer: Some(2), data_buffer: Some(2), bucket: Some(1), ..Dcsim::default() };
     let mut engine = engine(&two_leaves(5, 1), settings, dcsim);
     let (b, c, d, a, fillers) = (0, 1, 5, 6, [7, 8, 9]);
@@ -200,7 +201,7 @@ fn all_to_all(
     }
     let done = drain(&mut engine);
     assert_eq!(done.len() as u32, nics * (nics - 1));
-    let last = done.iter().map(|completion| completion.at.0).max().expect("messages");
+    let last = done.iter().map(|completion| completion.at.ps()).max().expect("messages");
     (engine, last)
 }
 
@@ -298,7 +299,7 @@ fn processes_change_nothing() {
                 engines.send(
                     windtunnel_kernel::Time::ZERO,
                     pair,
-                    Bytes(packets(10)),
+                    Bytes::new(packets(10)),
                     u64::from(from * 16 + to),
                 );
             }
@@ -327,7 +328,7 @@ fn settings_that_cannot_work_are_refused() {
         refused(settings(), short),
         "transport `dcsim`: `rtt_max` is 2 us, expected at least the propagation there and back: 2.6 us; left out, it is 7.347072 us"
     );
-    let buffers = vec![BufferSettings { size: Bytes(60_000), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(60_000), alpha: 1.0, reserve: Bytes::ZERO }];
     let wide = Dcsim { sim_buffer: Some(12), ..dcsim };
     assert!(refused(PacketSettings { buffers, ..settings() }, wide).contains("holds 3 DATA"));
 }

@@ -27,7 +27,7 @@ const PIPELINE: u64 = 300_000;
 fn fat_tree(k: u32) -> Arc<Topology> {
     let mut spec = ClosSpec::fat_tree(k, BitRate::from_gbps(400));
     for tier in &mut spec.tiers {
-        (tier.length_mm, tier.switch_latency) = (200_000, Span(PIPELINE));
+        (tier.length_mm, tier.switch_latency) = (200_000, Span::from_ps(PIPELINE));
     }
     Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
 }
@@ -75,7 +75,11 @@ fn one_flow_over_h_hops() {
                 // Every switch begins when the header is in, so only headers are paid again.
                 Forwarding::CutThrough => total + (hops - 1) * HEADER * PS + delays,
             };
-            assert_eq!(done[0].at, Time(5_000 + expected), "{forwarding:?} {bytes} B over {hops} links");
+            assert_eq!(
+                done[0].at,
+                Time::from_ps(5_000 + expected),
+                "{forwarding:?} {bytes} B over {hops} links"
+            );
             let data = packets(bytes).len() as u64;
             assert_eq!(engine.packet_hops(), (data * hops, data.div_ceil(4) * hops), "and acknowledgements");
         }
@@ -95,7 +99,7 @@ fn cut_through_falls_back_where_an_egress_is_faster() {
     // NIC at 80 ps/B in whole; the first uplink at 20 ps/B passes its header on, and so does the spine, whose ports
     // are no faster; the last leaf's port is slower: 80 ps/B for the whole packet.
     let expected = FULL * 80 + HEADER * 20 + HEADER * 20 + FULL * 80;
-    assert_eq!(drain(&mut engine)[0].at, Time(expected));
+    assert_eq!(drain(&mut engine)[0].at, Time::from_ps(expected));
 }
 
 /// On short cables a header is at the next switch long before its packet has left the port: what joins the queue in between
@@ -121,7 +125,7 @@ fn what_joins_behind_a_header_starts_behind_its_packet() {
     );
     let rest = 2 * header + FULL * PS + delay;
     let times: Vec<(u64, Time)> = done.iter().map(|done| (done.token, done.at)).collect();
-    assert_eq!(times, [(0, Time(header + rest)), (1, Time(header + FULL * PS + rest))]);
+    assert_eq!(times, [(0, Time::from_ps(header + rest)), (1, Time::from_ps(header + FULL * PS + rest))]);
 }
 
 /// n hosts send at once to one: its link is never idle from the first packet's arrival on, and drains n messages.
@@ -138,7 +142,7 @@ fn an_incast_drains_at_line_rate() {
         let (total, _) = on_wire(bytes);
         // All first packets are at the switch at once; then every byte of all messages crosses one link.
         let expected = FULL * PS + CABLE + u64::from(n) * total + CABLE;
-        assert_eq!(done.last().map(|done| done.at), Some(Time(expected)), "{n} to 1");
+        assert_eq!(done.last().map(|done| done.at), Some(Time::from_ps(expected)), "{n} to 1");
         assert_eq!(done.len(), n as usize);
         let reports = engine.port_reports();
         let deepest = reports.iter().map(|report| report.max_depth).max();
@@ -163,8 +167,8 @@ fn two_queue_pairs_share_their_nic() {
     let behind = CABLE + FULL * PS + CABLE;
     // The first was asked alone and has its next turn already when the second comes: a a b a b …, so that its tenth
     // packet is number 18 on the wire.
-    assert_eq!((done[0].token, done[0].at), (1, Time(18 * FULL * PS + behind)));
-    assert_eq!((done[1].token, done[1].at), (2, Time(40 * FULL * PS + behind)));
+    assert_eq!((done[0].token, done[0].at), (1, Time::from_ps(18 * FULL * PS + behind)));
+    assert_eq!((done[1].token, done[1].at), (2, Time::from_ps(40 * FULL * PS + behind)));
 }
 
 /// Two flows from different hosts meet at one egress port: packets alternate as they come.
@@ -177,8 +181,8 @@ fn two_flows_share_a_link() {
     send(&mut engine, 0, 2, 0, bytes, 2);
     let done = drain(&mut engine);
     let first = FULL * PS + CABLE;
-    assert_eq!((done[0].token, done[0].at), (1, Time(first + 99 * FULL * PS + CABLE)));
-    assert_eq!((done[1].token, done[1].at), (2, Time(first + 100 * FULL * PS + CABLE)));
+    assert_eq!((done[0].token, done[0].at), (1, Time::from_ps(first + 99 * FULL * PS + CABLE)));
+    assert_eq!((done[1].token, done[1].at), (2, Time::from_ps(first + 100 * FULL * PS + CABLE)));
 }
 
 /// With W bytes in flight and a round trip R the rate is W / R: packets leave in rounds of W, one round a round trip.
@@ -197,7 +201,7 @@ fn a_window_limits_throughput() {
         let there = 2 * cable + FULL * PS * 2;
         let round_trip = there + u64::from(ack_every - 1) * FULL * PS + 2 * cable + 2 * HEADER * PS;
         let expected = (rounds - 1) * round_trip + 479 * FULL * PS + there;
-        assert_eq!(done[0].at, Time(expected), "one acknowledgement for {ack_every}");
+        assert_eq!(done[0].at, Time::from_ps(expected), "one acknowledgement for {ack_every}");
         // 2 MB in flight over 1 ms is 16 Gbps.
         if ack_every == 1 {
             let rate = (window * 8) as f64 / (round_trip as f64 * 1e-12);
@@ -224,7 +228,7 @@ fn control_packets_go_before_data() {
     let at_switch = waits(first, 0) + HEADER * PS + cable;
     let back = waits(at_switch, packet + cable) + HEADER * PS + cable;
     let last = done.iter().find(|done| done.token == 3).map(|done| done.at);
-    assert_eq!(last, Some(Time(back + 2 * (packet + cable))));
+    assert_eq!(last, Some(Time::from_ps(back + 2 * (packet + cable))));
 }
 
 /// With one port in use a switch holds x bytes until x = α (B - x): nothing is lost below, the excess above.
@@ -233,7 +237,7 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
     let n = 4;
     let bytes = 100 * PAYLOAD;
     let run = |size: u64| {
-        let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
+        let buffers = vec![BufferSettings { size: Bytes::new(size), alpha: 1.0, reserve: Bytes::ZERO }];
         let mut engine = engine(
             &star(n + 1, 400, 200_000),
             PacketSettings { buffers, ..crate::common::even_packets() },
@@ -261,7 +265,7 @@ fn the_shared_buffer_drops_what_it_cannot_hold() {
 /// What is lost is sent again, by both kinds of recovery, and every message arrives.
 #[test]
 fn losses_are_mended() {
-    let buffers = vec![BufferSettings { size: Bytes(200_000), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(200_000), alpha: 1.0, reserve: Bytes::ZERO }];
     for recovery in [Recovery::GoBackN, Recovery::Selective { reorder: 3 }] {
         let settings = PacketSettings { buffers: buffers.clone(), ..crate::common::even_packets() };
         let transport = Dctcp { recovery, timeout: Span::from_us(200), ..Dctcp::default() };
@@ -284,12 +288,12 @@ fn queue_pairs_keep_order_and_places_are_used_again() {
     let mut engine = engine(&fat_tree(4), settings, Nscc::default());
     let pair = engine.open(&OpenRequest { from: 0, to: 13, entropy: 0, keep: true, route: [&[], &[]] });
     for token in 0..50 {
-        engine.send(Time(token * 1_000), pair, Bytes(1 + token * 777), token);
+        engine.send(Time::from_ps(token * 1_000), pair, Bytes::new(1 + token * 777), token);
     }
     let done = drain(&mut engine);
     assert!(done.iter().map(|done| done.token).eq(0..50));
     for token in 0..100 {
-        let now = engine.now().0;
+        let now = engine.now().ps();
         send(&mut engine, now, 1, 14, 10_000, token);
         assert_eq!(drain(&mut engine).len(), 1);
     }
@@ -300,7 +304,7 @@ fn queue_pairs_keep_order_and_places_are_used_again() {
 #[test]
 fn dctcp_holds_the_queue_at_the_threshold() {
     let rate = BitRate::from_gbps(400);
-    let k = Bytes(200_000);
+    let k = Bytes::new(200_000);
     for at in [MarkAt::Enqueue, MarkAt::Dequeue] {
         let ecn = Some(EcnSettings { rate, kmin: k, kmax: k, pmax: 1.0, at });
         let mut engine = engine(
@@ -314,7 +318,7 @@ fn dctcp_holds_the_queue_at_the_threshold() {
         let done = drain(&mut engine);
         let (total, _) = on_wire(40_000_000);
         let ideal = (4 * total) as f64;
-        let last = done.last().map_or(0, |done| done.at.0) as f64;
+        let last = done.last().map_or(0, |done| done.at.ps()) as f64;
         assert!(last < ideal * 1.02, "{at:?}: the link stays busy: {last} of {ideal}");
         let reports = engine.port_reports();
         let hot = reports.iter().max_by(|a, b| a.mean_depth.total_cmp(&b.mean_depth)).expect("a port");

@@ -43,8 +43,8 @@ fn uec_settings() -> PacketSettings {
     let bdp = 625_000;
     let ecn = EcnSettings {
         rate: BitRate::from_gbps(400),
-        kmin: Bytes(bdp / 5),
-        kmax: Bytes(bdp * 4 / 5),
+        kmin: Bytes::new(bdp / 5),
+        kmax: Bytes::new(bdp * 4 / 5),
         pmax: 1.0,
         at: MarkAt::Dequeue,
     };
@@ -52,7 +52,7 @@ fn uec_settings() -> PacketSettings {
         seed: 1,
         balancer: Balancer::Spray { paths: 64 },
         ecn: Some(ecn),
-        trimming: Some(TrimSettings { queue: Some(Bytes(bdp)), rate: None }),
+        trimming: Some(TrimSettings { queue: Some(Bytes::new(bdp)), rate: None }),
         ..crate::common::even_packets()
     }
 }
@@ -60,9 +60,9 @@ fn uec_settings() -> PacketSettings {
 /// As `ndp` and `eqds` are: packets of 4,224 B, queues of 50 times 4,160 B, no marks.
 fn ndp_settings() -> PacketSettings {
     PacketSettings {
-        mtu: Bytes(4_224),
+        mtu: Bytes::new(4_224),
         ecn: None,
-        trimming: Some(TrimSettings { queue: Some(Bytes(50 * 4_160)), rate: None }),
+        trimming: Some(TrimSettings { queue: Some(Bytes::new(50 * 4_160)), rate: None }),
         ..uec_settings()
     }
 }
@@ -79,7 +79,7 @@ fn run<T: Transport>(
     for (token, &(from, to, bytes)) in (0..).zip(flows) {
         let flow = engine.open(&OpenRequest { from, to, entropy: 0, keep: false, route: [&[], &[]] });
         back.push(f64::from(engine.links(flow)) * (1.0 + 64.0 * 8.0 / 400e3));
-        engine.send(Time::ZERO, flow, Bytes(bytes), token);
+        engine.send(Time::ZERO, flow, Bytes::new(bytes), token);
     }
     let mut done = Vec::new();
     while engine.next_time() != Time::NEVER {

@@ -38,10 +38,10 @@ fn slowdown<T: Transport>(
     let pair = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: true, route: [&[], &[]] });
     // The first warms the queue pair up: some begin with a window of few packets.
     for (packets, token) in [(2_000, 0), (PACKETS, 1)] {
-        engine.send(Time::ZERO, pair, Bytes(packets * PAYLOAD), token);
+        engine.send(Time::ZERO, pair, Bytes::new(packets * PAYLOAD), token);
     }
     let done = drain(&mut engine);
-    let sent = BitRate::from_gbps(gbps).serialise(Bytes(PACKETS * FULL)).seconds();
+    let sent = BitRate::from_gbps(gbps).serialise(Bytes::new(PACKETS * FULL)).seconds();
     done[1].at.since(done[0].at).seconds() / (sent / share)
 }
 

@@ -27,7 +27,7 @@ fn settings(impairments: Impairments) -> PacketSettings {
 }
 
 fn change(at: u64, part: FabricPart, state: PartState) -> PartChange {
-    PartChange { at: Time(at), known: Time(at), part, state }
+    PartChange { at: Time::from_ps(at), known: Time::from_ps(at), part, state }
 }
 
 /// Three hosts send to one through one leaf at line rate; its link goes down at T. Lost are the packets that its port has
@@ -79,7 +79,10 @@ fn switches_route_around_after_convergence() {
     let far = FabricPart::Cable(link(&topology, "spine0 -> leaf1"));
     let (down, convergence) = (50_000_000, Span::from_us(100));
     let impairments = Impairments {
-        changes: vec![PartChange { known: Time(down) + convergence, ..change(down, far, PartState::Down) }],
+        changes: vec![PartChange {
+            known: Time::from_ps(down) + convergence,
+            ..change(down, far, PartState::Down)
+        }],
         ..Impairments::default()
     };
     for balancer in
@@ -91,10 +94,11 @@ fn switches_route_around_after_convergence() {
             send_on(&mut engine, 0, host, 8 + host, 4_000_000);
         }
         let mut done = Vec::new();
-        engine.run(Time(down - 1), u64::MAX, &mut done);
+        engine.run(Time::from_ps(down - 1), u64::MAX, &mut done);
         assert_eq!(engine.totals().link_down, 0, "{balancer:?}");
-        while engine.now().0 < down + convergence.0 + 1_000_000_000 && engine.next_time() != Time::NEVER {
-            let limit = Time(down + convergence.0 + 20_000_000);
+        while engine.now().ps() < down + convergence.ps() + 1_000_000_000 && engine.next_time() != Time::NEVER
+        {
+            let limit = Time::from_ps(down + convergence.ps() + 20_000_000);
             let before = engine.now() < limit;
             engine.run(limit.max(engine.now()), u64::MAX, &mut done);
             if before && engine.now() >= limit {
@@ -121,7 +125,7 @@ fn credit_that_was_lost_is_told_again() {
         let settings = PacketSettings {
             balancer: Balancer::Spray { paths: 64 },
             trimming: Some(TrimSettings::default()),
-            buffers: vec![BufferSettings { size: Bytes(1_000_000), alpha: 1.0, reserve: Bytes(0) }],
+            buffers: vec![BufferSettings { size: Bytes::new(1_000_000), alpha: 1.0, reserve: Bytes::ZERO }],
             ..settings(Impairments { changes, ..Impairments::default() })
         };
         let mut engine = engine(&topology, settings, transport);
@@ -130,7 +134,7 @@ fn credit_that_was_lost_is_told_again() {
         let done = drain(&mut engine);
         // Time-outs, of 1 ms where a turn is waited for, and all packets again.
         let most = up + packets * FULL + 2_000_000_000;
-        assert!(done.len() == 1 && done[0].at.0 < most, "{}: {done:?}", T::NAME);
+        assert!(done.len() == 1 && done[0].at.ps() < most, "{}: {done:?}", T::NAME);
     }
     ends(Eqds::default());
     ends(Rccc::default());
@@ -154,7 +158,7 @@ fn neighbours_know_at_once() {
     send_on(&mut engine, 1_000, 0, 2, 1_000 * PAYLOAD);
     send_on(&mut engine, 500_000_000, 1, 3, 1_000 * PAYLOAD);
     let mut done = Vec::new();
-    engine.run(Time(499_000_000), u64::MAX, &mut done);
+    engine.run(Time::from_ps(499_000_000), u64::MAX, &mut done);
     let through = |engine: &Engine<NoTransport>| {
         let up = link(&topology, "leaf0 -> spine1");
         engine.port_reports().iter().find(|report| report.link == up).map_or(0, |report| report.data_packets)
@@ -183,7 +187,7 @@ fn a_rate_changes_from_an_instant_on() {
     let done = drain(&mut engine);
     // 21 begin before; the next end at 21 + 4 k; the first that begins at or after 200 is at 21 + 180 = 201, the 66th.
     let sent = 21 * FULL + 45 * 4 * FULL + (packets - 66) * FULL;
-    assert_eq!(done[0].at, Time(sent + CABLE + FULL + CABLE));
+    assert_eq!(done[0].at, Time::from_ps(sent + CABLE + FULL + CABLE));
 }
 
 /// Over 20 seeds: the share lost on a link with bursts lies in the 99% interval about the chain's mean.
@@ -260,7 +264,7 @@ fn clocks_come_apart() {
     let done = drain(&mut engine);
     let counted = (packets - 1) * 200_000;
     let arrives = |fast: i64| counted * 1_000_000_000 / (1_000_000_000 + fast) as u64 + 2 * (FULL + CABLE);
-    let at = |token: u64| done.iter().find(|done| done.token == token).expect("a completion").at.0;
+    let at = |token: u64| done.iter().find(|done| done.token == token).expect("a completion").at.ps();
     assert_eq!([at(0), at(1)], [arrives(50_000), arrives(-100_000)].map(|at| at));
 }
 
@@ -281,7 +285,7 @@ fn samples_draw_the_queue() {
         (done, engine.port_reports(), samples)
     };
     let every = 5 * FULL;
-    let (done, reports, samples) = run(Some(Span(every)));
+    let (done, reports, samples) = run(Some(Span::from_ps(every)));
     let (same, as_well, none) = run(None);
     assert_eq!((&done, &reports), (&same, &as_well));
     assert!(none.is_empty());
@@ -289,7 +293,7 @@ fn samples_draw_the_queue() {
     let of_port: Vec<_> = samples.iter().filter(|sample| sample.link == down).collect();
     let first = FULL + CABLE;
     for sample in &of_port {
-        let at = sample.at.0;
+        let at = sample.at.ps();
         let came = 2 * ((at - first) / FULL + 1).min(100);
         let gone = ((at - first) / FULL).min(200);
         assert_eq!(u64::from(sample.bytes), (came - gone) * 4_160, "at {at}");

@@ -38,7 +38,11 @@ fn routers(size: u32, wrap: bool) -> Arc<Topology> {
 }
 
 fn pfc(xoff: u64, xon: u64) -> PfcSettings {
-    PfcSettings { xoff: Xoff::Static(Bytes(xoff)), xon: Xon::At(Bytes(xon)), ..PfcSettings::default() }
+    PfcSettings {
+        xoff: Xoff::Static(Bytes::new(xoff)),
+        xon: Xon::At(Bytes::new(xon)),
+        ..PfcSettings::default()
+    }
 }
 
 /// Pauses, and no acknowledgements that would keep the way back busy.
@@ -58,7 +62,7 @@ fn drain<T: Transport>(engine: &mut Engine<T>) -> Vec<Completion> {
 /// Drops and the most that were sent.
 fn worst_case(headroom: Option<u64>) -> (u64, Vec<(LinkId, Bytes)>) {
     let topology = star(42, 400, 200_000);
-    let pfc = PfcSettings { headroom: headroom.map(Bytes), ..pfc(10 * FULL, 5 * FULL) };
+    let pfc = PfcSettings { headroom: headroom.map(Bytes::new), ..pfc(10 * FULL, 5 * FULL) };
     let mut engine =
         Engine::new(topology, settings(pfc), NoTransport::default()).expect("settings that work");
     for from in 1..=40 {
@@ -80,7 +84,7 @@ fn headroom_is_exact() {
     let way = S + FRAME * PS + 2 * CABLE;
     let headroom = way.div_ceil(PS) + 2 * FULL;
     assert_eq!(headrooms.len(), 42);
-    assert!(headrooms.iter().all(|&(_, bytes)| bytes == Bytes(headroom)), "{headrooms:?}");
+    assert!(headrooms.iter().all(|&(_, bytes)| bytes == Bytes::new(headroom)), "{headrooms:?}");
     assert_eq!(worst_case(Some(headroom)).0, 0);
     assert_eq!(worst_case(Some(headroom - FULL)).0, 1);
 }
@@ -108,13 +112,13 @@ fn pauses_and_resumes_to_the_picosecond() {
         let paused = crossed + f + d;
         let resumed = first + 2 * begun * S + f + d;
         // The one packet that waited crosses the cable and the slow link.
-        assert_eq!(done[0].at, Time(resumed + S + d + 2 * S + d), "K = {k}");
+        assert_eq!(done[0].at, Time::from_ps(resumed + S + d + 2 * S + d), "K = {k}");
         let reports = engine.port_reports();
         let stopped: Vec<_> = reports.iter().filter(|report| report.pauses > 0).collect();
         assert_eq!(stopped.len(), 1, "{stopped:?}");
-        assert_eq!((stopped[0].pauses, stopped[0].paused), (1, Span(resumed - paused)));
+        assert_eq!((stopped[0].pauses, stopped[0].paused), (1, Span::from_ps(resumed - paused)));
         assert_eq!((engine.totals().pauses, engine.totals().drops), (1, 0));
-        assert_eq!(engine.paused(), Span(resumed - paused));
+        assert_eq!(engine.paused(), Span::from_ps(resumed - paused));
     }
 }
 
@@ -134,7 +138,8 @@ fn an_offset_below_xoff_is_the_threshold_that_it_names() {
     };
     let mut pauses = Vec::new();
     for below in [0, 1, 2, 4, 8, 12] {
-        let (at, offset) = (run(Xon::At(Bytes(xoff - below * FULL))), run(Xon::Below(Bytes(below * FULL))));
+        let (at, offset) =
+            (run(Xon::At(Bytes::new(xoff - below * FULL))), run(Xon::Below(Bytes::new(below * FULL))));
         assert_eq!(at, offset, "{below} packets below");
         pauses.push(offset.1);
     }
@@ -161,7 +166,7 @@ fn a_paused_nic_still_sends_control() {
     let reports = engine.port_reports();
     let of = |nic: u32| {
         let link = nics.nic_link(nic, 0);
-        reports.iter().find(|report| report.link == link).map(|report| (report.pauses, report.paused.0))
+        reports.iter().find(|report| report.link == link).map(|report| (report.pauses, report.paused.ps()))
     };
     let (Some((first, _)), Some((second, _)), Some((_, own))) = (of(1), of(2), of(3)) else {
         panic!("{reports:?}")
@@ -172,7 +177,7 @@ fn a_paused_nic_still_sends_control() {
     let alone = S + CABLE + 400 * S + CABLE;
     let before = 400 + 2 * first;
     let latest = alone + before * FRAME * PS + own;
-    assert!((alone..=latest).contains(&third.at.0), "{third:?}, expected {alone} to {latest}");
+    assert!((alone..=latest).contains(&third.at.ps()), "{third:?}, expected {alone} to {latest}");
 }
 
 fn ring(pfc: PfcSettings, transport: NoTransport) -> Engine<NoTransport> {
@@ -228,7 +233,7 @@ fn the_watchdog_waits_for_its_time() {
     let first = 2 * (S + d);
     let (paused, resumed) = (first + (2 * k - 1) * S + f + d, first + 2 * begun * S + f + d);
     for (watchdog, lost) in [(resumed - paused + 1, 0), (resumed - paused, 3)] {
-        let pfc = PfcSettings { watchdog: Some(Span(watchdog)), ..pfc(k * FULL, 0) };
+        let pfc = PfcSettings { watchdog: Some(Span::from_ps(watchdog)), ..pfc(k * FULL, 0) };
         let settings = PacketSettings { slow_links: vec![(to_host, 0.5)], ..settings(pfc) };
         let mut engine = Engine::new(topology.clone(), settings, NoTransport::default()).expect("they work");
         send(&mut engine, 0, 0, 1, (begun + 3) * PAYLOAD, 7);
@@ -247,8 +252,8 @@ fn pauses_outlive_a_link_that_goes_down() {
         [(last, Balancer::Ecmp), (topology.nic_link(1, 0), Balancer::Ecmp), (last, Balancer::Adaptive)]
     {
         let turn = |at: u64, state| PartChange {
-            at: Time(at),
-            known: Time(at),
+            at: Time::from_ps(at),
+            known: Time::from_ps(at),
             part: FabricPart::Cable(part),
             state,
         };
@@ -267,10 +272,10 @@ fn pauses_outlive_a_link_that_goes_down() {
         assert_eq!((done.len(), engine.packets_live()), (5, 0));
         assert!(totals.link_down > 0 && totals.drops == totals.link_down && totals.pauses > 5, "{totals:?}");
         let longest = engine.port_reports().iter().map(|report| report.paused).max();
-        assert!(longest < Some(Span(engine.now().0)), "no pause is left over");
+        assert!(longest < Some(Span::from_ps(engine.now().ps())), "no pause is left over");
         let before = engine.paused();
         let flow = engine.open(&OpenRequest { from: 1, to: 2, entropy: 0, keep: false, route: [&[], &[]] });
-        engine.send(engine.now(), flow, Bytes(PAYLOAD), 9);
+        engine.send(engine.now(), flow, Bytes::new(PAYLOAD), 9);
         assert_eq!(drain(&mut engine).len(), 1);
         assert_eq!(engine.paused(), before, "nothing is paused in the end");
     }
@@ -279,7 +284,7 @@ fn pauses_outlive_a_link_that_goes_down() {
 #[test]
 fn pauses_that_cannot_work_are_refused() {
     let topology = star(8, 400, 200_000);
-    let buffer = |size| vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
+    let buffer = |size| vec![BufferSettings { size: Bytes::new(size), alpha: 1.0, reserve: Bytes::ZERO }];
     let refuse = |pfc: PfcSettings, size: Option<u64>| {
         let buffers = size.map(buffer).unwrap_or_default();
         let settings = PacketSettings { buffers, pfc: Some(pfc), ..crate::common::even_packets() };
@@ -290,11 +295,14 @@ fn pauses_that_cannot_work_are_refused() {
     };
     let told = [
         refuse(pfc(50_000, 60_000), None),
-        refuse(PfcSettings { xon: Xon::Below(Bytes(60_000)), ..pfc(50_000, 0) }, None),
+        refuse(PfcSettings { xon: Xon::Below(Bytes::new(60_000)), ..pfc(50_000, 0) }, None),
         refuse(pfc(1_000, 0), None),
         refuse(PfcSettings::default(), None),
-        refuse(PfcSettings { headroom: Some(Bytes(200_000)), ..PfcSettings::default() }, Some(1_000_000)),
-        refuse(PfcSettings { headroom: Some(Bytes(100_000)), ..pfc(300_000, 0) }, Some(1_000_000)),
+        refuse(
+            PfcSettings { headroom: Some(Bytes::new(200_000)), ..PfcSettings::default() },
+            Some(1_000_000),
+        ),
+        refuse(PfcSettings { headroom: Some(Bytes::new(100_000)), ..pfc(300_000, 0) }, Some(1_000_000)),
         refuse(PfcSettings { xoff: Xoff::Dynamic(0.0), ..PfcSettings::default() }, Some(1_000_000)),
     ];
     assert_eq!(
@@ -330,7 +338,7 @@ fn clos(
         (tier.length_mm, tier.switch_latency) = (metres * 1_000, Span::from_ns(300));
     }
     let topology = Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"));
-    let buffers = vec![BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(size), alpha: 1.0, reserve: Bytes::ZERO }];
     (
         topology,
         PacketSettings { forwarding, buffers, ack_every, pfc: Some(pfc), ..crate::common::even_packets() },
@@ -342,8 +350,8 @@ fn clos(
 #[test]
 fn acknowledgements_pass_where_paused_data_fill_the_buffer() {
     let pfc = PfcSettings {
-        xoff: Xoff::Static(Bytes(81_209)),
-        xon: Xon::Below(Bytes(16_972)),
+        xoff: Xoff::Static(Bytes::new(81_209)),
+        xon: Xon::Below(Bytes::new(16_972)),
         response: Span::from_ns(500),
         ..PfcSettings::default()
     };
@@ -383,8 +391,8 @@ proptest! {
             .map(|(start, from, to, bytes)| (start, from, if from == to { 15 } else { to }, bytes))
             .collect();
         let pfc = PfcSettings {
-            xoff: if dynamic { Xoff::Dynamic(xoff as f64 / 200_000.0) } else { Xoff::Static(Bytes(xoff)) },
-            xon: Xon::Below(Bytes(xoff * below / 1_000)),
+            xoff: if dynamic { Xoff::Dynamic(xoff as f64 / 200_000.0) } else { Xoff::Static(Bytes::new(xoff)) },
+            xon: Xon::Below(Bytes::new(xoff * below / 1_000)),
             response: if reaction { Span::from_ns(500) } else { Span::ZERO },
             patience: Span::from_us(1),
             ..PfcSettings::default()
@@ -407,7 +415,7 @@ proptest! {
         tokens.sort_unstable();
         prop_assert!(tokens.into_iter().eq(0..sent.len() as u64), "{} of {}", done.len(), sent.len());
         prop_assert_eq!(totals.pauses, reports.iter().map(|report| report.pauses).sum::<u64>());
-        prop_assert_eq!(paused, Span(reports.iter().map(|report| report.paused.0).sum()));
+        prop_assert_eq!(paused, Span::from_ps(reports.iter().map(|report| report.paused.ps()).sum()));
         prop_assert!(reports.iter().all(|report| (report.pauses == 0) == (report.paused == Span::ZERO)));
         let again = run();
         prop_assert_eq!((&again.0, again.1, &again.4), (&done, totals, &reports));

@@ -20,7 +20,7 @@ const US: u64 = 1_000_000;
 fn two_leaves(planes: u32) -> Arc<Topology> {
     let rate = BitRate::from_gbps(800);
     let near = |tier: Tier| Tier { length_mm: 20_000, ..tier };
-    let part = BitRate(rate.0 / u64::from(planes));
+    let part = BitRate::from_bps(rate.bps() / u64::from(planes));
     let tiers = vec![near(Tier::new(HOSTS, rate)), near(Tier::new(2, part))];
     let spec = ClosSpec { planes, ..ClosSpec::new(2 * HOSTS, HostSpec::new(1, 1, rate), tiers) };
     Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fabric"))
@@ -33,7 +33,12 @@ fn mrc(planes: u32) -> Mrc {
 /// The cable of NIC 0 in plane 0 is down in these times, in µs; nobody else learns of it.
 fn broken(topology: &Topology, times: &[(u64, u64)]) -> Impairments {
     let part = FabricPart::Cable(topology.nic_link(0, 0));
-    let turn = |us: u64, state| PartChange { part, state, at: Time(us * US), known: Time(1 << 60) };
+    let turn = |us: u64, state| PartChange {
+        part,
+        state,
+        at: Time::from_ps(us * US),
+        known: Time::from_ps(1 << 60),
+    };
     let changes = times.iter().flat_map(|&(from, to)| [turn(from, PartState::Down), turn(to, PartState::Up)]);
     Impairments { changes: changes.collect(), ..Impairments::default() }
 }
@@ -42,8 +47,8 @@ fn settings(impairments: Impairments) -> PacketSettings {
     PacketSettings {
         seed: 3,
         balancer: Balancer::Source { paths: 64 },
-        trimming: Some(TrimSettings { queue: Some(Bytes(200_000)), rate: None }),
-        buffers: vec![BufferSettings { size: Bytes(64_000_000), alpha: 1.0, reserve: Bytes(0) }],
+        trimming: Some(TrimSettings { queue: Some(Bytes::new(200_000)), rate: None }),
+        buffers: vec![BufferSettings { size: Bytes::new(64_000_000), alpha: 1.0, reserve: Bytes::ZERO }],
         impairments,
         ..crate::common::even_packets()
     }
@@ -70,12 +75,12 @@ fn run<T: Transport>(
     messages: &[(u32, u32, u64)],
 ) -> Seen {
     let mut engines =
-        Engines::new(topology.clone(), settings, transport, Span(u64::MAX)).expect("settings that work");
+        Engines::new(topology.clone(), settings, transport, Span::MAX).expect("settings that work");
     engines.keep_digest(&EventDigest::new());
     for (token, &(from, to, at)) in (0..).zip(messages) {
         let request = OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] };
         let pair = engines.open(Time::ZERO, &request);
-        engines.send(Time(at * US), pair, Bytes(BYTES), token);
+        engines.send(Time::from_ps(at * US), pair, Bytes::new(BYTES), token);
     }
     let mut done = Vec::new();
     while engines.next_time() != Time::NEVER {

@@ -33,7 +33,7 @@ fn fat_tree(k: u32, planes: u32, loss: f64) -> Arc<Topology> {
         tier.loss = loss;
     }
     for tier in &mut spec.tiers[1..] {
-        tier.rate = BitRate(tier.rate.0 / u64::from(planes));
+        tier.rate = BitRate::from_bps(tier.rate.bps() / u64::from(planes));
     }
     spec.planes = planes;
     Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
@@ -92,7 +92,7 @@ struct Scenario<T: Transport> {
 impl<T: Transport> Scenario<T> {
     fn engines(&self, parallel: ParallelSettings) -> Engines<T> {
         let settings = PacketSettings { parallel, ..self.settings.clone() };
-        let reaction = self.reaction.unwrap_or(Span(u64::MAX));
+        let reaction = self.reaction.unwrap_or(Span::MAX);
         let engines = Engines::new(self.topology.clone(), settings, self.transport.clone(), reaction)
             .expect("settings that work")
             .keep_together();
@@ -120,7 +120,7 @@ impl<T: Transport> Scenario<T> {
                 let pair =
                     if shared { *pairs.entry((from, to)).or_insert_with(|| open(true)) } else { open(false) };
                 engines.classify(pair, (from % 3) as u8);
-                engines.send(Time(start), pair, Bytes(bytes), token);
+                engines.send(Time::from_ps(start), pair, Bytes::new(bytes), token);
             };
         for (token, &sent) in (0..).zip(&self.sent) {
             send(&mut engines, Time::ZERO, token, sent);
@@ -152,7 +152,7 @@ impl<T: Transport> Scenario<T> {
                 let token = done.token;
                 answered += 1;
                 if let Some(&(_, from, to, bytes, shared)) = self.sent.get(token as usize) {
-                    let answer = (reached.0, to, from, bytes / 2 + 1, shared);
+                    let answer = (reached.ps(), to, from, bytes / 2 + 1, shared);
                     send(&mut engines, reached, token + self.sent.len() as u64, answer);
                 }
             }
@@ -192,7 +192,7 @@ impl<T: Transport> Scenario<T> {
             (2, None, None),
             (2, Some(2), Some(Span::from_ns(500))),
             (3, Some(7), None),
-            (4, Some(64), Some(Span(1))),
+            (4, Some(64), Some(Span::from_ps(1))),
         ];
         for (threads, processes, threshold) in spreads {
             let parallel = ParallelSettings { threads, processes, threshold };
@@ -214,11 +214,11 @@ fn settings(balancer: Balancer) -> PacketSettings {
     PacketSettings {
         seed: 3,
         balancer,
-        buffers: vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(5_000) }],
+        buffers: vec![BufferSettings { size: Bytes::new(400_000), alpha: 1.0, reserve: Bytes::new(5_000) }],
         ecn: Some(EcnSettings {
             rate: RATE,
-            kmin: Bytes(20_000),
-            kmax: Bytes(80_000),
+            kmin: Bytes::new(20_000),
+            kmax: Bytes::new(80_000),
             pmax: 0.5,
             at: MarkAt::Enqueue,
         }),
@@ -248,7 +248,7 @@ fn scenario<T: Transport>(
         sent,
         failed: Vec::new(),
         reaction: None,
-        look_at: Some(Time(7_000_000)),
+        look_at: Some(Time::from_ps(7_000_000)),
     }
 }
 
@@ -314,7 +314,7 @@ fn losses_cut_through_and_planes() {
 fn transports_that_ask_something_of_switches() {
     fn one<T: Transport>(transport: T) {
         let topology = fat_tree(4, 1, 0.0);
-        let trimming = Some(TrimSettings { queue: Some(Bytes(50_000)), rate: None });
+        let trimming = Some(TrimSettings { queue: Some(Bytes::new(50_000)), rate: None });
         let settings =
             PacketSettings { trimming, telemetry: true, ..settings(Balancer::Spray { paths: 16 }) };
         let mut sent = incast(15, 80_000);
@@ -352,25 +352,30 @@ fn every_balancer() {
 fn queues_pauses_and_samples() {
     let topology = fat_tree(4, 1, 0.0);
     let ecn = settings(Balancer::Ecmp).ecn;
-    let shaper = Some(Shaper { rate: BitRate::from_gbps(90), burst: Bytes(20_000) });
+    let shaper = Some(Shaper { rate: BitRate::from_gbps(90), burst: Bytes::new(20_000) });
     let profile = |kmin, kmax| {
-        Some(DropProfile { kmin: Bytes(kmin), kmax: Bytes(kmax), pmax: 0.2, ..ecn.expect("marking") })
+        Some(DropProfile {
+            kmin: Bytes::new(kmin),
+            kmax: Bytes::new(kmax),
+            pmax: 0.2,
+            ..ecn.expect("marking")
+        })
     };
     let lossy = QueueSettings { lossless: false, ..QueueSettings::default() };
     let disciplines =
         [Discipline::Fifo, Discipline::Strict, Discipline::WeightedRoundRobin, Discipline::DeficitRoundRobin];
     for (number, discipline) in disciplines.into_iter().enumerate() {
         let queues = vec![
-            QueueSettings { reserve: Bytes(5_000), ecn, ..QueueSettings::default() },
+            QueueSettings { reserve: Bytes::new(5_000), ecn, ..QueueSettings::default() },
             QueueSettings { weight: 3, red: profile(10_000, 60_000), ..lossy.clone() },
             QueueSettings { priority: (number % 2) as u8, shaper, alpha: Some(0.5), ..lossy.clone() },
         ];
         let pfc = PfcSettings {
             xoff: Xoff::Dynamic(0.05),
-            xon: Xon::Below(Bytes(4_160)),
+            xon: Xon::Below(Bytes::new(4_160)),
             ..PfcSettings::default()
         };
-        let buffers = vec![BufferSettings { size: Bytes(1_500_000), alpha: 1.0, reserve: Bytes(0) }];
+        let buffers = vec![BufferSettings { size: Bytes::new(1_500_000), alpha: 1.0, reserve: Bytes::ZERO }];
         let base = settings(if number < 2 { Balancer::Ecmp } else { Balancer::Adaptive });
         let settings = PacketSettings {
             queues,
@@ -472,8 +477,8 @@ fn a_cycle_of_pauses() {
     };
     let topology = Arc::new(Topology::new(&TopologySpec::Torus(ring)).expect("routers"));
     let pfc = PfcSettings {
-        xoff: Xoff::Static(Bytes(4 * 4_160)),
-        xon: Xon::At(Bytes(2 * 4_160)),
+        xoff: Xoff::Static(Bytes::new(4 * 4_160)),
+        xon: Xon::At(Bytes::new(2 * 4_160)),
         patience: Span::from_us(50),
         ..PfcSettings::default()
     };
@@ -515,7 +520,7 @@ fn inner(topology: &Topology) -> Vec<LinkId> {
 /// Cables, a NIC's cable and a switch that go down in the middle of packets and come up, while others change their rate, lose
 /// packets or are down for good, and known late elsewhere: whoever owns which end, the same packets are lost.
 fn changes(topology: &Topology) -> Impairments {
-    let ns = |ns: u64| Time(ns * 1_000 + 7);
+    let ns = |ns: u64| Time::from_ps(ns * 1_000 + 7);
     let change = |at: u64, known: u64, part, state| PartChange { at: ns(at), known: ns(known), part, state };
     let (inner, nic) = (inner(topology), topology.nic_link(0, 0));
     let cable = |place: usize| FabricPart::Cable(inner[place % inner.len()]);
@@ -571,10 +576,10 @@ fn links_that_change() {
 #[test]
 fn pauses_of_links_that_change() {
     let topology = fat_tree(4, 1, 0.0);
-    let pfc = PfcSettings { xoff: Xoff::Static(Bytes(20_000)), ..PfcSettings::default() };
+    let pfc = PfcSettings { xoff: Xoff::Static(Bytes::new(20_000)), ..PfcSettings::default() };
     let queues =
         vec![QueueSettings::default(), QueueSettings { lossless: false, ..QueueSettings::default() }];
-    let buffers = vec![BufferSettings { size: Bytes(1_500_000), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(1_500_000), alpha: 1.0, reserve: Bytes::ZERO }];
     for balancer in [Balancer::Ecmp, Balancer::Adaptive] {
         let settings = PacketSettings {
             impairments: changes(&topology),
@@ -628,7 +633,7 @@ proptest! {
             seed,
             ack_every,
             forwarding,
-            buffers: vec![BufferSettings { size: Bytes(buffer), alpha: 1.0, reserve: Bytes(5_000) }],
+            buffers: vec![BufferSettings { size: Bytes::new(buffer), alpha: 1.0, reserve: Bytes::new(5_000) }],
             ecn: base.ecn.map(|ecn| EcnSettings { at, ..ecn }),
             ..base
         };

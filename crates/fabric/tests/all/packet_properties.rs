@@ -23,7 +23,7 @@ fn fat_tree(planes: u32) -> Arc<Topology> {
     }
     // A NIC's rate is divided over its planes, so the cables of the fabric are too.
     for tier in &mut spec.tiers[1..] {
-        tier.rate = BitRate(tier.rate.0 / u64::from(planes));
+        tier.rate = BitRate::from_bps(tier.rate.bps() / u64::from(planes));
     }
     spec.planes = planes;
     Arc::new(Topology::new(&TopologySpec::Clos(spec)).expect("a fat tree"))
@@ -37,7 +37,7 @@ fn settings() -> impl Strategy<Value = PacketSettings> {
     let buffer = prop_oneof![Just(None), (60_000..400_000u64).prop_map(Some)];
     let forwarding = prop_oneof![Just(Forwarding::StoreAndForward), Just(Forwarding::CutThrough)];
     let at = prop_oneof![Just(MarkAt::Enqueue), Just(MarkAt::Dequeue)];
-    let queue = prop_oneof![Just(None), (8_000..60_000u64).prop_map(|queue| Some(Bytes(queue)))];
+    let queue = prop_oneof![Just(None), (8_000..60_000u64).prop_map(|queue| Some(Bytes::new(queue)))];
     let trimming = prop_oneof![Just(None), queue.prop_map(|queue| Some(TrimSettings { queue, rate: None }))];
     (0..4u64, balancer, buffer, forwarding, at, trimming, 1..6u32).prop_map(
         |(seed, balancer, buffer, forwarding, at, trimming, ack_every)| PacketSettings {
@@ -48,13 +48,13 @@ fn settings() -> impl Strategy<Value = PacketSettings> {
             trimming,
             telemetry: true,
             buffers: buffer
-                .map(|size| BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(5_000) })
+                .map(|size| BufferSettings { size: Bytes::new(size), alpha: 1.0, reserve: Bytes::new(5_000) })
                 .into_iter()
                 .collect(),
             ecn: Some(EcnSettings {
                 rate: BitRate::from_gbps(400),
-                kmin: Bytes(20_000),
-                kmax: Bytes(60_000),
+                kmin: Bytes::new(20_000),
+                kmax: Bytes::new(60_000),
                 pmax: 0.5,
                 at,
             }),
@@ -75,7 +75,7 @@ fn run<T: Transport>(
         let mut open =
             |keep| engine.open(&OpenRequest { from, to, entropy: u32::from(keep), keep, route: [&[], &[]] });
         let pair = if shared { *pairs.entry((from, to)).or_insert_with(|| open(true)) } else { open(false) };
-        engine.send(Time(start * 1_000), pair, Bytes(bytes), token);
+        engine.send(Time::from_ps(start * 1_000), pair, Bytes::new(bytes), token);
     }
     let mut done = Vec::new();
     while engine.next_time() != Time::NEVER {
@@ -102,8 +102,8 @@ fn check<T: Transport>(
         let (start, _, _, bytes, _) = sent[completion.token as usize];
         // One cable each to and from the leaf, one pipeline, and the bytes at the rate of a plane.
         let least = 2 * 100_000 + 300_000 + bytes * 20 * u64::from(planes);
-        prop_assert!(completion.at.0 >= start * 1_000 + least);
-        prop_assert_eq!(completion.start, Time(start * 1_000));
+        prop_assert!(completion.at.ps() >= start * 1_000 + least);
+        prop_assert_eq!(completion.start, Time::from_ps(start * 1_000));
     }
     prop_assert_eq!(run(&topology, settings, transport, sent), (done, totals, 0));
     Ok(())

@@ -48,12 +48,12 @@ fn send(engine: &mut Engine<NoTransport>, at: u64, from: u32, to: u32, bytes: u6
     let entropy = u32::from(class);
     let pair = engine.open(&OpenRequest { from, to, entropy, keep: false, route: [&[], &[]] });
     engine.classify(pair, class);
-    engine.send(Time(at), pair, Bytes(bytes), u64::from(class));
+    engine.send(Time::from_ps(at), pair, Bytes::new(bytes), u64::from(class));
 }
 
 /// Completion time of each class.
 fn ends(done: &[Completion], classes: usize) -> Vec<u64> {
-    let of = |class| done.iter().filter(|done| done.token == class).map(|done| done.at.0).max();
+    let of = |class| done.iter().filter(|done| done.token == class).map(|done| done.at.ps()).max();
     (0..classes as u64).map(|class| of(class).expect("it arrives")).collect()
 }
 
@@ -119,7 +119,7 @@ fn idle_queues_save_no_deficit() {
     let (burst, packets) = (120 * S, 40);
     send(&mut engine, burst, 2, 0, packets * PAYLOAD, 1);
     let done = drain(&mut engine);
-    let last = done.iter().filter(|done| done.token == 1).map(|done| done.at.0).max().expect("the burst");
+    let last = done.iter().filter(|done| done.token == 1).map(|done| done.at.ps()).max().expect("the burst");
     // It begins to wait a packet and a cable later; of its rounds all but the first are complete.
     let earliest = burst + S + CABLE + (2 * packets - 2 * weight) * S;
     let latest = burst + S + CABLE + (2 * packets + 2 * weight) * S + CABLE;
@@ -146,7 +146,7 @@ fn priority_waits_for_one_packet() {
         // The first service began when the first packets came, S + CABLE: ends are whole packets after it.
         let begins = (joined - S - CABLE).div_ceil(S) * S + S + CABLE;
         let high = done.iter().find(|done| done.token == 0).expect("it arrives");
-        assert_eq!(high.at, Time(begins + S + CABLE), "{discipline:?}");
+        assert_eq!(high.at, Time::from_ps(begins + S + CABLE), "{discipline:?}");
     }
 }
 
@@ -157,7 +157,7 @@ fn a_shaper_keeps_its_rate() {
     let rate = BitRate::from_gbps(100);
     let mut queues = weighted(&[1, 1]);
     queues[0].priority = 1;
-    queues[0].shaper = Some(Shaper { rate, burst: Bytes(4 * FULL) });
+    queues[0].shaper = Some(Shaper { rate, burst: Bytes::new(4 * FULL) });
     // Alone: packet n (from 0) may start when n + 1 - 4 packets' bytes have come since the first started, a packet's bytes
     // in 4 S, and not before the one before it has been sent.
     let run = |other: bool| {
@@ -184,14 +184,14 @@ fn a_shaper_keeps_its_rate() {
 /// below.
 #[test]
 fn a_shaper_does_not_drift() {
-    let rate = BitRate(12_345_678_901);
+    let rate = BitRate::from_bps(12_345_678_901);
     let mut queues = weighted(&[1]);
-    queues[0].shaper = Some(Shaper { rate, burst: Bytes(FULL) });
+    queues[0].shaper = Some(Shaper { rate, burst: Bytes::new(FULL) });
     let mut engine = engine(2, settings(Discipline::Fifo, queues));
     let count = 5_000u64;
     send(&mut engine, 0, 1, 0, count * PAYLOAD, 0);
-    let end = drain(&mut engine)[0].at.0;
-    let exact = u128::from((count - 1) * FULL) * 8_000_000_000_000 / u128::from(rate.0);
+    let end = drain(&mut engine)[0].at.ps();
+    let exact = u128::from((count - 1) * FULL) * 8_000_000_000_000 / u128::from(rate.bps());
     let begun = end - CABLE - S - (S + CABLE);
     assert!(
         u128::from(begun) >= exact && u128::from(begun) <= exact + u128::from(count),
@@ -205,8 +205,8 @@ fn a_pause_stops_its_class_alone() {
     let queues =
         vec![QueueSettings::default(), QueueSettings { lossless: false, ..QueueSettings::default() }];
     let pfc = PfcSettings {
-        xoff: Xoff::Static(Bytes(4 * FULL)),
-        xon: Xon::At(Bytes(2 * FULL)),
+        xoff: Xoff::Static(Bytes::new(4 * FULL)),
+        xon: Xon::At(Bytes::new(2 * FULL)),
         ..PfcSettings::default()
     };
     let settings = PacketSettings { pfc: Some(pfc), ..settings(Discipline::Fifo, queues) };
@@ -221,7 +221,7 @@ fn a_pause_stops_its_class_alone() {
     let other = done.iter().find(|done| done.token == 1).expect("it arrives");
     // At worst it takes turns with the paused class at the NIC.
     let alone = at + 20 * S + CABLE + S + CABLE;
-    assert!(other.at.0 <= alone + 21 * S, "{other:?}, expected at most {}", alone + 21 * S);
+    assert!(other.at.ps() <= alone + 21 * S, "{other:?}, expected at most {}", alone + 21 * S);
     assert_eq!(engine.totals().drops, 0);
     let paused: u64 = engine.port_reports().iter().map(|report| report.pauses).sum();
     assert!(paused > 0);
@@ -234,12 +234,12 @@ fn reserves_and_thresholds_are_per_queue() {
         QueueSettings { lossless: false, alpha: Some(0.25), ..QueueSettings::default() },
         QueueSettings {
             lossless: false,
-            reserve: Bytes(10 * FULL),
+            reserve: Bytes::new(10 * FULL),
             alpha: Some(1e-4),
             ..QueueSettings::default()
         },
     ];
-    let buffers = vec![BufferSettings { size: Bytes(170 * FULL), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(170 * FULL), alpha: 1.0, reserve: Bytes::ZERO }];
     let settings = PacketSettings { buffers, ..settings(Discipline::Strict, queues) };
     let mut engine = engine(6, settings);
     // Queue 0 keeps the link to itself. Shared are 170 - 6 × 10 packets, so it holds x with x = 0.25 (110 - x): 22.
@@ -249,7 +249,7 @@ fn reserves_and_thresholds_are_per_queue() {
     // 12 packets of queue 1: 10 stay in the reserve, 2 find no room.
     send(&mut engine, 20 * S, 5, 0, 12 * PAYLOAD, 1);
     let mut done = Vec::new();
-    let all = Time(40 * S + CABLE);
+    let all = Time::from_ps(40 * S + CABLE);
     while engine.next_time() <= all {
         engine.run(all, 1 << 20, &mut done);
     }
@@ -271,8 +271,8 @@ fn reserves_and_thresholds_are_per_queue() {
 fn an_early_drop_profile_keeps_the_queue_short() {
     let profile = |pmax| EcnSettings {
         rate: BitRate::from_gbps(400),
-        kmin: Bytes(10 * FULL),
-        kmax: Bytes(40 * FULL),
+        kmin: Bytes::new(10 * FULL),
+        kmax: Bytes::new(40 * FULL),
         pmax,
         at: MarkAt::Enqueue,
     };
@@ -303,13 +303,18 @@ fn queues_that_cannot_work_are_refused() {
         settings.check().map_err(|error| error.to_string())
     };
     let rate = BitRate::from_gbps(1);
-    let shaper = |rate, burst| Some(Shaper { rate, burst: Bytes(burst) });
-    let profile =
-        EcnSettings { rate, kmin: Bytes(2_000), kmax: Bytes(1_000), pmax: 1.0, at: MarkAt::Enqueue };
+    let shaper = |rate, burst| Some(Shaper { rate, burst: Bytes::new(burst) });
+    let profile = EcnSettings {
+        rate,
+        kmin: Bytes::new(2_000),
+        kmax: Bytes::new(1_000),
+        pmax: 1.0,
+        at: MarkAt::Enqueue,
+    };
     let told = [
         refuse(QueueSettings { weight: 0, ..QueueSettings::default() }),
         refuse(QueueSettings { shaper: shaper(rate, 4_000), ..QueueSettings::default() }),
-        refuse(QueueSettings { shaper: shaper(BitRate(0), 8_000), ..QueueSettings::default() }),
+        refuse(QueueSettings { shaper: shaper(BitRate::ZERO, 8_000), ..QueueSettings::default() }),
         refuse(QueueSettings { red: Some(profile), ..QueueSettings::default() }),
         refuse(QueueSettings { alpha: Some(0.0), ..QueueSettings::default() }),
     ];
@@ -328,8 +333,12 @@ fn queues_that_cannot_work_are_refused() {
     let lost = PacketSettings { classes: vec![0, 2], ..settings(Discipline::Strict, weighted(&[1, 1])) };
     assert_eq!(lost.check(), Err(PacketError::NoQueue { class: 1, queue: 2, known: 2 }));
     // Sizes for ports of 1,600 Gbps, on a star of 400 Gbps: not even a packet alone would be let through.
-    let red =
-        |kmax| EcnSettings { rate: BitRate::from_gbps(1_600), kmin: Bytes(0), kmax: Bytes(kmax), ..profile };
+    let red = |kmax| EcnSettings {
+        rate: BitRate::from_gbps(1_600),
+        kmin: Bytes::ZERO,
+        kmax: Bytes::new(kmax),
+        ..profile
+    };
     let built = |kmax| {
         let queue = QueueSettings { red: Some(red(kmax)), ..QueueSettings::default() };
         let settings = settings(Discipline::Fifo, vec![queue]);
@@ -362,20 +371,20 @@ proptest! {
             .map(|(index, (priority, weight, rate, lossless))| QueueSettings {
                 priority,
                 weight,
-                shaper: rate.map(|gbps| Shaper { rate: BitRate::from_gbps(gbps), burst: Bytes(2 * FULL) }),
+                shaper: rate.map(|gbps| Shaper { rate: BitRate::from_gbps(gbps), burst: Bytes::new(2 * FULL) }),
                 lossless: lossless || index == 0,
                 ..QueueSettings::default()
             })
             .collect();
         let all_lossless = queues.iter().all(|queue| queue.lossless);
         let pfc = PfcSettings {
-            xoff: Xoff::Static(Bytes(8 * FULL)),
-            xon: Xon::Below(Bytes(2 * FULL)),
-            headroom: Some(Bytes(30 * FULL)),
+            xoff: Xoff::Static(Bytes::new(8 * FULL)),
+            xon: Xon::Below(Bytes::new(2 * FULL)),
+            headroom: Some(Bytes::new(30 * FULL)),
             ..PfcSettings::default()
         };
         let pfc = (pauses && size.is_none()).then_some(pfc);
-        let buffers = size.map(|size| BufferSettings { size: Bytes(size), alpha: 1.0, reserve: Bytes(5_000) });
+        let buffers = size.map(|size| BufferSettings { size: Bytes::new(size), alpha: 1.0, reserve: Bytes::new(5_000) });
         let buffers: Vec<_> = buffers.into_iter().collect();
         let settings = PacketSettings { ack_every: 1, buffers, pfc, ..settings(discipline, queues) };
         let run = |settings: PacketSettings| {
@@ -390,7 +399,7 @@ proptest! {
                     from, to: 0, entropy: token as u32, keep: false, route: [&[], &[]],
                 });
                 engine.classify(pair, class);
-                engine.send(Time(start * 1_000), pair, Bytes(bytes), token);
+                engine.send(Time::from_ps(start * 1_000), pair, Bytes::new(bytes), token);
             }
             let done = drain(&mut engine);
             (done, engine.totals(), engine.port_reports())
@@ -408,7 +417,7 @@ proptest! {
 
 /// Drops, or marks, everything beyond so many bytes.
 fn beyond(bytes: u64) -> DropProfile {
-    let (kmin, kmax) = (Bytes(bytes), Bytes(bytes));
+    let (kmin, kmax) = (Bytes::new(bytes), Bytes::new(bytes));
     DropProfile { rate: BitRate::from_gbps(400), kmin, kmax, pmax: 1.0, at: MarkAt::Enqueue }
 }
 
@@ -477,7 +486,8 @@ fn dropped(meter: Meter, own: Color, packets: u64, colors: &[Color]) -> u64 {
 #[test]
 fn a_single_rate_meter_colors_by_rfc_2697() {
     let (packets, burst, excess) = (1_000, 10 * FULL, 7 * FULL + 100);
-    let meter = Meter::SingleRate { cir: BitRate::from_gbps(100), cbs: Bytes(burst), ebs: Bytes(excess) };
+    let meter =
+        Meter::SingleRate { cir: BitRate::from_gbps(100), cbs: Bytes::new(burst), ebs: Bytes::new(excess) };
     let green = (burst + (packets - 1) * FULL / 4) / FULL;
     let yellow = excess / FULL;
     let of = |own, colors: &[Color]| packets - dropped(meter, own, packets, colors);
@@ -495,7 +505,7 @@ fn a_single_rate_meter_colors_by_rfc_2697() {
 fn a_two_rate_meter_colors_by_rfc_2698() {
     let (packets, burst, peak) = (1_000, 10 * FULL, 4 * FULL);
     let (cir, pir) = (BitRate::from_gbps(50), BitRate::from_gbps(200));
-    let meter = Meter::TwoRate { cir, cbs: Bytes(burst), pir, pbs: Bytes(peak) };
+    let meter = Meter::TwoRate { cir, cbs: Bytes::new(burst), pir, pbs: Bytes::new(peak) };
     let within = (peak + (packets - 1) * FULL / 2) / FULL;
     let green = (burst + (packets - 1) * FULL / 8) / FULL;
     let of = |own, colors: &[Color]| packets - dropped(meter, own, packets, colors);
@@ -547,10 +557,10 @@ fn meters_and_turns_that_cannot_work_are_refused() {
         settings(Discipline::Fifo, vec![queue]).check().expect_err("refused").to_string()
     };
     let (slow, fast, small, large) =
-        (BitRate::from_gbps(1), BitRate::from_gbps(2), Bytes(1_000), Bytes(9_000));
+        (BitRate::from_gbps(1), BitRate::from_gbps(2), Bytes::new(1_000), Bytes::new(9_000));
     let small_burst = of(Meter::SingleRate { cir: slow, cbs: small, ebs: large });
     assert_eq!(small_burst, "`queues[0].meter.cbs` is 1000 B, expected at least `mtu`: 4160 B");
-    let no_rate = of(Meter::SingleRate { cir: BitRate(0), cbs: large, ebs: large });
+    let no_rate = of(Meter::SingleRate { cir: BitRate::ZERO, cbs: large, ebs: large });
     assert_eq!(no_rate, "`queues[0].meter.cir` is 0 bps, expected more");
     let low_peak = of(Meter::TwoRate { cir: fast, cbs: large, pir: slow, pbs: large });
     assert_eq!(low_peak, "`queues[0].meter.pir` is 1000000000 bps, expected at least `cir`: 2000000000 bps");

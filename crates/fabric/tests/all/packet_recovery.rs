@@ -36,7 +36,7 @@ fn one<T: Transport>(
     let settings = PacketSettings { ack_every, telemetry, seed: 7, ..crate::common::even_packets() };
     let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
     let flow = engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
-    engine.send(Time::ZERO, flow, Bytes(packets * PAYLOAD), 0);
+    engine.send(Time::ZERO, flow, Bytes::new(packets * PAYLOAD), 0);
     let mut done = Vec::new();
     while engine.next_time() != Time::NEVER {
         engine.run(Time::NEVER, 1 << 20, &mut done);
@@ -107,7 +107,7 @@ fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
     let topology = lossy(1e-4, 20_000_000);
     let times = |ack_every| {
         let transport = Dctcp { timeout: Span::from_us(20_000), ..Dctcp::default() };
-        one(&topology, ack_every, false, transport, 60_000).1.0 as f64
+        one(&topology, ack_every, false, transport, 60_000).1.ps() as f64
     };
     let each = times(1);
     for ack_every in [4, 16] {
@@ -123,10 +123,10 @@ fn ends(recovery: Recovery, crowded: bool) -> (Counters, Vec<Time>) {
     let settings = PacketSettings { ack_every: 1, ..crate::common::even_packets() };
     let mut engine = Engine::new(star(32, 100, 400_000), settings, transport).expect("settings that work");
     let flow = engine.open(&OpenRequest { from: 1, to: 0, entropy: 0, keep: true, route: [&[], &[]] });
-    (0..10).for_each(|_| engine.send(Time(8_000_000), flow, Bytes(400 * PAYLOAD), 1));
+    (0..10).for_each(|_| engine.send(Time::from_ps(8_000_000), flow, Bytes::new(400 * PAYLOAD), 1));
     for from in (2..32).filter(|_| crowded) {
         let flow = engine.open(&OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] });
-        engine.send(Time::ZERO, flow, Bytes(20 * PAYLOAD), 0);
+        engine.send(Time::ZERO, flow, Bytes::new(20 * PAYLOAD), 0);
     }
     let mut done = Vec::new();
     while engine.next_time() != Time::NEVER {
@@ -145,7 +145,7 @@ fn a_time_out_in_vain_leaves_no_room_in_the_window() {
         let (totals, crowded) = ends(recovery, true);
         assert_eq!((calm.retransmissions, totals.drops), (0, 0), "{recovery:?}: {calm:?}");
         assert!(totals.timeouts > 0 && totals.retransmissions > 20, "{recovery:?}: {totals:?}");
-        let last = |ends: &[Time]| ends[9].since(ends[8]).0 as f64;
+        let last = |ends: &[Time]| ends[9].since(ends[8]).ps() as f64;
         let ratio = last(&crowded) / last(&alone);
         assert!((ratio - 1.0).abs() < 0.02, "{recovery:?}: the last message takes {ratio} of its time alone");
     }
@@ -157,7 +157,7 @@ fn a_time_out_in_vain_leaves_no_room_in_the_window() {
 #[test]
 fn a_newcomer_does_not_crawl_after_a_burst_of_drops() {
     fn run<T: Transport>(transport: T) -> (Counters, f64) {
-        let buffer = BufferSettings { size: Bytes(12_500_000), alpha: 1024.0, reserve: Bytes(0) };
+        let buffer = BufferSettings { size: Bytes::new(12_500_000), alpha: 1024.0, reserve: Bytes::ZERO };
         let settings = PacketSettings { buffers: vec![buffer], ..crate::common::even_packets() };
         let mut engine =
             Engine::new(star(4, 100, 50_000_000), settings, transport).expect("settings that work");

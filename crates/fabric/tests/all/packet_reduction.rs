@@ -19,7 +19,7 @@ use windtunnel_topology::{ClosSpec, LinkId, Node, Topology, TopologySpec};
 const PAYLOAD: u64 = 4_096;
 /// Picoseconds of a full packet of 4,160 B at 400 Gbps.
 const FULL: u64 = 4_160 * 20;
-const NIC: Span = Span(700_000);
+const NIC: Span = Span::from_ps(700_000);
 
 /// 128 hosts under three tiers: cables of 100 ns and 300 ns of pipeline in the racks, 300 ns of cable above.
 fn topology(loss: f64) -> Arc<Topology> {
@@ -50,7 +50,7 @@ fn network<T: Transport>(
 
 fn all_reduce(network: &mut impl Network, members: &[EndpointId], bytes: u64) -> (CoupledId, Time) {
     let group = network.prepare_reduction(members, 5);
-    network.start_coupled(Time::ZERO, 0, group, Bytes(bytes), 1, 0);
+    network.start_coupled(Time::ZERO, 0, group, Bytes::new(bytes), 1, 0);
     let arrived = arrivals(network);
     let [(at, Arrival::Coupled { run: 0 })] = arrived[..] else { panic!("one end, found {arrived:?}") };
     (group, at)
@@ -61,7 +61,7 @@ fn way(topology: &Topology, members: &[EndpointId], sums: &ReductionSettings) ->
     let tree = Tree::new(topology, None, 0, members, 5).expect("a tree");
     let (up, switches) = tree.climb(topology);
     let way = up + tree.descent(topology) + sums.latency * u64::from(switches);
-    (way.0, 2 * u64::from(switches))
+    (way.ps(), 2 * u64::from(switches))
 }
 
 /// K segments follow one another at line rate, and the last goes over all links by itself.
@@ -77,8 +77,8 @@ fn an_idle_tree_takes_one_vector_and_one_way_up_and_down() {
             let mut network = network(&topology, settings(sums), Dctcp::default());
             let (_, at) = all_reduce(&mut network, &members, (packets - 1) * PAYLOAD + last);
             let short = (last + 64) * 20;
-            let expected = (packets - 1 + links - 1) * FULL + short + way + NIC.0;
-            assert_eq!(at, Time(expected), "{} members, last segment of {last} B", members.len());
+            let expected = (packets - 1 + links - 1) * FULL + short + way + NIC.ps();
+            assert_eq!(at, Time::from_ps(expected), "{} members, last segment of {last} B", members.len());
         }
     }
 }
@@ -114,14 +114,14 @@ fn slots_and_the_rate_of_sums_hold_a_reduction_back() {
     let mut by_slots = network(&topology, settings(limited), Dctcp::default());
     let (_, at) = all_reduce(&mut by_slots, &members, packets * PAYLOAD);
     let (full, rest) = ((packets - 1) / window, (packets - 1) % window);
-    assert_eq!(at, Time((full + 1) * trip + rest * FULL + NIC.0));
+    assert_eq!(at, Time::from_ps((full + 1) * trip + rest * FULL + NIC.ps()));
 
     let rate = BitRate::from_gbps(100);
     let slow = ReductionSettings { slots: 1_024, operations: 1, rate: Some(rate), ..limited };
-    let each = rate.serialise(Bytes(PAYLOAD)).0;
+    let each = rate.serialise(Bytes::new(PAYLOAD)).ps();
     let mut by_rate = network(&topology, settings(slow), Dctcp::default());
     let (_, at) = all_reduce(&mut by_rate, &members, packets * PAYLOAD);
-    assert_eq!(at, Time(trip + links / 2 * each + (packets - 1) * each + NIC.0));
+    assert_eq!(at, Time::from_ps(trip + links / 2 * each + (packets - 1) * each + NIC.ps()));
 
     // Flow fidelity is held back alike.
     for (sums, at) in [(limited, (full + 1) * trip), (slow, packets * each)] {
@@ -136,12 +136,12 @@ fn flow_time(
     members: &[EndpointId],
     bytes: u64,
 ) -> f64 {
-    let (mtu, header) = (Bytes(4_160), Bytes(64));
+    let (mtu, header) = (Bytes::new(4_160), Bytes::new(64));
     let settings = FlowSettings { reduction, mtu, header, nic_latency: NIC, ..crate::common::jumbo_flows() };
     let mut network = FlowNetwork::new(topology.clone(), settings).expect("settings that work");
     let (group, at) = all_reduce(&mut network, members, bytes);
-    assert_eq!(Time::ZERO + network.coupled_span(group, Bytes(bytes), 1), at);
-    at.0 as f64
+    assert_eq!(Time::ZERO + network.coupled_span(group, Bytes::new(bytes), 1), at);
+    at.ps() as f64
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn flow_and_packet_fidelity_agree_on_an_idle_tree() {
         let sums = ReductionSettings::default();
         let flow = flow_time(&topology, sums, &members, bytes);
         let mut network = network(&topology, settings(sums), Dctcp::default());
-        let packet = all_reduce(&mut network, &members, bytes).1.0 as f64;
+        let packet = all_reduce(&mut network, &members, bytes).1.ps() as f64;
         assert!((flow / packet - 1.0).abs() < 0.03, "flow {flow}, packet {packet} of {bytes} B");
     }
 }
@@ -163,19 +163,26 @@ fn lost_packets_are_sent_again_and_threads_cannot_be_seen() {
     let topology = topology(0.002);
     let run = |parallel: ParallelSettings| {
         let sums = ReductionSettings { slots: 128, operations: 2, ..ReductionSettings::default() };
-        let buffer = BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) };
+        let buffer = BufferSettings { size: Bytes::new(400_000), alpha: 1.0, reserve: Bytes::ZERO };
         let settings = PacketSettings { parallel, buffers: vec![buffer], ..settings(sums) };
         let mut network = network(&topology, settings, Dctcp::default());
         network.keep_digest(&EventDigest::new());
         let groups = [members(1), members(2), members(16)];
         for (run, members) in (0..).zip(&groups) {
             let group = network.prepare_reduction(members, run);
-            network.start_coupled(Time(u64::from(run) * 1_000_000), run, group, Bytes(900_000), 1, 0);
+            network.start_coupled(
+                Time::from_ps(u64::from(run) * 1_000_000),
+                run,
+                group,
+                Bytes::new(900_000),
+                1,
+                0,
+            );
         }
         for from in 0..32 {
             let departure = message(100 + from, from, (from * 5 + 40) % 128, 300_000);
             let departure = Departure { entropy: from, ..departure };
-            network.depart(Time(2_000_000), departure);
+            network.depart(Time::from_ps(2_000_000), departure);
         }
         let arrived = arrivals(&mut network);
         assert_eq!(arrived.len(), groups.len() + 32);
@@ -201,11 +208,11 @@ fn reductions_take_turns_at_a_switch() {
     let mut both = network(&topology, settings(sums), Dctcp::default());
     for run in 0..2 {
         let group = both.prepare_reduction(&members, 5);
-        both.start_coupled(Time::ZERO, run, group, Bytes(1_000_000), 1, 0);
+        both.start_coupled(Time::ZERO, run, group, Bytes::new(1_000_000), 1, 0);
     }
     let arrived = arrivals(&mut both);
-    let ends: Vec<u64> = arrived.iter().map(|&(at, _)| at.0).collect();
-    assert_eq!(ends, [once.0, 2 * once.0], "one after the other");
+    let ends: Vec<u64> = arrived.iter().map(|&(at, _)| at.ps()).collect();
+    assert_eq!(ends, [once.ps(), 2 * once.ps()], "one after the other");
 }
 
 /// A reduction and the messages of a queue pair share a NIC's link half and half; pauses and trimming do them no harm.
@@ -216,8 +223,8 @@ fn a_reduction_shares_links_with_messages() {
     let mut shared = network(&topology, settings(ReductionSettings::default()), Dctcp::default());
     shared.depart(Time::ZERO, message(7, 0, 1, bytes));
     let group = shared.prepare_reduction(&members, 5);
-    shared.start_coupled(Time::ZERO, 0, group, Bytes(bytes), 1, 0);
-    let at = arrivals(&mut shared).iter().map(|&(at, _)| at.0).max().expect("two ends") as f64;
+    shared.start_coupled(Time::ZERO, 0, group, Bytes::new(bytes), 1, 0);
+    let at = arrivals(&mut shared).iter().map(|&(at, _)| at.ps()).max().expect("two ends") as f64;
     let expected = (2 * bytes.div_ceil(PAYLOAD) * FULL) as f64;
     assert!((at / expected - 1.0).abs() < 0.03, "{at} ps, expected about {expected}");
 
@@ -225,11 +232,11 @@ fn a_reduction_shares_links_with_messages() {
     let lossless = PacketSettings {
         queues: vec![queue],
         pfc: Some(PfcSettings::default()),
-        buffers: vec![BufferSettings { size: Bytes(4_000_000), alpha: 1.0, reserve: Bytes(0) }],
+        buffers: vec![BufferSettings { size: Bytes::new(4_000_000), alpha: 1.0, reserve: Bytes::ZERO }],
         ..settings(ReductionSettings::default())
     };
     let trimming = PacketSettings {
-        trimming: Some(TrimSettings { queue: Some(Bytes(30_000)), rate: None }),
+        trimming: Some(TrimSettings { queue: Some(Bytes::new(30_000)), rate: None }),
         ..settings(ReductionSettings::default())
     };
     let incast = |network: &mut dyn Network| {
@@ -237,7 +244,7 @@ fn a_reduction_shares_links_with_messages() {
         for from in 1..24 {
             network.depart(Time::ZERO, message(from, from * 5, 0, 500_000));
         }
-        network.start_coupled(Time::ZERO, 0, group, Bytes(1_000_000), 1, 0);
+        network.start_coupled(Time::ZERO, 0, group, Bytes::new(1_000_000), 1, 0);
     };
     let mut paused = network(&topology, lossless, Dctcp::default());
     incast(&mut paused);
@@ -262,14 +269,14 @@ fn a_tree_that_loses_a_cable_waits_for_it() {
     let cable = tree.links(&topology).into_iter().find(between).expect("a tree of more than one switch");
     let run = |steps: &[(u64, PartState)]| {
         let changes = steps.iter().map(|&(us, state)| {
-            let at = Time(us * 1_000_000);
+            let at = Time::from_ps(us * 1_000_000);
             PartChange { at, known: at, part: FabricPart::Cable(cable), state }
         });
         let impairments = Impairments { changes: changes.collect(), ..Impairments::default() };
         let settings = PacketSettings { impairments, ..settings(ReductionSettings::default()) };
         let mut network = network(&topology, settings, Dctcp::default());
         let group = network.prepare_reduction(&members, 5);
-        network.start_coupled(Time::ZERO, 0, group, Bytes(4_000_000), 1, 0);
+        network.start_coupled(Time::ZERO, 0, group, Bytes::new(4_000_000), 1, 0);
         let ends: Vec<Time> = arrivals(&mut network).into_iter().map(|(at, _)| at).collect();
         (ends, network.engine().totals().link_down, network.engine().silent_pair())
     };

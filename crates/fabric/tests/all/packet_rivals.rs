@@ -13,9 +13,9 @@ use crate::packets::{drain, engine, send};
 
 fn settings() -> PacketSettings {
     PacketSettings {
-        mtu: Bytes(9_000),
-        header: Bytes(40),
-        control: Bytes(64),
+        mtu: Bytes::new(9_000),
+        header: Bytes::new(40),
+        control: Bytes::new(64),
         seed: 1,
         balancer: Balancer::Spray { paths: 1 << 12 },
         ..PacketSettings::default()
@@ -40,7 +40,7 @@ fn permutation<T: Transport>(transport: T, packets: u64) -> (f64, Tally) {
     }
     let done = drain(&mut engine);
     assert_eq!(done.len(), 128);
-    let last = done.iter().map(|completion| completion.at.0).max().expect("messages");
+    let last = done.iter().map(|completion| completion.at.ps()).max().expect("messages");
     (last as f64 / 1e6, engine.tally().expect("a dispatcher"))
 }
 

@@ -26,7 +26,7 @@ fn incast<T: Transport>(
     for from in 1..=senders {
         let pair = engine.open(&OpenRequest { from, to: 0, entropy: 0, keep: true, route: [&[], &[]] });
         engine.classify(pair, from as u8);
-        engine.send(Time(0), pair, Bytes(packets * PAYLOAD), u64::from(from));
+        engine.send(Time::ZERO, pair, Bytes::new(packets * PAYLOAD), u64::from(from));
     }
     let done = drain(&mut engine);
     (engine, done)
@@ -55,7 +55,7 @@ fn unanswered() -> PacketSettings {
 #[test]
 fn a_stage_marks_what_has_waited_too_long() {
     let (packets, limit) = (100, 30);
-    let stage = Waited(StageVerdict::Mark, Span(limit * FULL));
+    let stage = Waited(StageVerdict::Mark, Span::from_ps(limit * FULL));
     let (engine, done) = incast(unanswered(), Staging(stage).around(NoTransport::default()), 2, packets);
     assert_eq!(done.len(), 2);
     assert_eq!(engine.totals().marks, (packets - 1 - limit) + (packets - limit));
@@ -66,7 +66,7 @@ fn a_stage_marks_what_has_waited_too_long() {
 fn a_stage_drops_what_has_waited_too_long() {
     let (packets, limit) = (100, 30);
     for queues in [vec![], vec![QueueSettings { lossless: false, ..QueueSettings::default() }]] {
-        let stage = Waited(StageVerdict::Drop, Span(limit * FULL));
+        let stage = Waited(StageVerdict::Drop, Span::from_ps(limit * FULL));
         let settings = PacketSettings { queues, ..unanswered() };
         let (engine, done) = incast(settings, Staging(stage).around(NoTransport::default()), 2, packets);
         let totals = engine.totals();
@@ -253,7 +253,7 @@ fn a_balancer_keeps_state_by_switch() {
         over.sort_unstable_by(|a, b| b.cmp(a));
         assert_eq!(over, expected);
         if step == 4 {
-            let last = done.last().expect("it ends").at.0;
+            let last = done.last().expect("it ends").at.ps();
             assert_eq!(last, FULL + cable + 4 * packets * FULL + 3 * cable + 2 * FULL);
         }
     }

@@ -23,7 +23,7 @@ const US: u64 = 1_000_000;
 /// Thresholds of a port of the topology's rate, whatever that is.
 fn marking(gbps: u64, kmin: u64, kmax: u64, pmax: f64) -> EcnSettings {
     let rate = BitRate::from_gbps(gbps);
-    EcnSettings { rate, kmin: Bytes(kmin), kmax: Bytes(kmax), pmax, at: MarkAt::Enqueue }
+    EcnSettings { rate, kmin: Bytes::new(kmin), kmax: Bytes::new(kmax), pmax, at: MarkAt::Enqueue }
 }
 
 /// n long flows, from hosts 1 to n to host 0, begun `stagger` apart.
@@ -59,16 +59,21 @@ impl<T: Transport> Contest<T> {
         for from in 1..=flows {
             let request = OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] };
             let flow = engine.open(&request);
-            engine.send(Time(u64::from(from - 1) * stagger), flow, Bytes(1 << 40), u64::from(from));
+            engine.send(
+                Time::from_ps(u64::from(from - 1) * stagger),
+                flow,
+                Bytes::new(1 << 40),
+                u64::from(from),
+            );
         }
         Self { engine, topology: topology.clone(), flows, done: Vec::new() }
     }
 
     fn until(&mut self, at: u64) -> Seen {
-        while self.engine.next_time() <= Time(at) {
-            self.engine.run(Time(at), u64::MAX, &mut self.done);
+        while self.engine.next_time() <= Time::from_ps(at) {
+            self.engine.run(Time::from_ps(at), u64::MAX, &mut self.done);
         }
-        self.engine.run(Time(at), 0, &mut self.done);
+        self.engine.run(Time::from_ps(at), 0, &mut self.done);
         let reports = self.engine.port_reports();
         let packets = |from: u32| {
             let link = self.topology.nic_link(from, 0);
@@ -384,7 +389,7 @@ fn hpcc_fills_paths_of_a_few_packets() {
 /// Every payload byte arrives once, whatever is dropped; every name can be chosen.
 #[test]
 fn all_arrives_under_drops() {
-    let buffers = vec![BufferSettings { size: Bytes(400_000), alpha: 1.0, reserve: Bytes(0) }];
+    let buffers = vec![BufferSettings { size: Bytes::new(400_000), alpha: 1.0, reserve: Bytes::ZERO }];
     for name in TransportChoice::NAMES {
         let choice = TransportChoice::by_name(name).expect("a name it lists");
         let bare = crate::common::even_packets();
@@ -411,7 +416,7 @@ fn all_arrives_under_drops() {
         for from in 1..9 {
             let flow =
                 engine.open(&OpenRequest { from, to: 0, entropy: from, keep: false, route: [&[], &[]] });
-            engine.send(Time::ZERO, flow, Bytes(4_000_000), u64::from(from));
+            engine.send(Time::ZERO, flow, Bytes::new(4_000_000), u64::from(from));
         }
         let mut done = Vec::new();
         while engine.next_time() != Time::NEVER {
@@ -469,18 +474,18 @@ fn go_back_n_loses_a_round_trip_per_loss() {
             let mut engine = Engine::new(topology.clone(), settings, transport).expect("settings that work");
             let flow =
                 engine.open(&OpenRequest { from: 0, to: 1, entropy: 0, keep: false, route: [&[], &[]] });
-            engine.send(Time::ZERO, flow, Bytes(packets * PAYLOAD), 0);
+            engine.send(Time::ZERO, flow, Bytes::new(packets * PAYLOAD), 0);
             let mut done = Vec::new();
             while engine.next_time() != Time::NEVER {
                 engine.run(Time::NEVER, 1 << 20, &mut done);
             }
-            times.push(done[0].at.0 as f64);
+            times.push(done[0].at.ps() as f64);
         }
         let mean = times.iter().sum::<f64>() / 20.0;
         let spread = math::sqrt(times.iter().map(|t| (t - mean) * (t - mean)).sum::<f64>() / 19.0 / 20.0);
         let losses = packets as f64 * loss / (1.0 - loss);
         let expected =
-            packets as f64 * packet + losses * (cost + 2.0 * loss * timeout.0 as f64) + there - packet;
+            packets as f64 * packet + losses * (cost + 2.0 * loss * timeout.ps() as f64) + there - packet;
         assert!(
             (mean - expected).abs() < 2.861 * spread,
             "loss {loss}: {mean} ± {spread}, expected {expected}"
@@ -507,8 +512,8 @@ fn a_place_is_used_again_only_once_its_turn_has_come() {
         packets::send(&mut engine, 0, 0, 1, packets * PAYLOAD, token);
     }
     let mut done = Vec::new();
-    while engine.next_time() <= Time(6 * US) {
-        engine.run(Time(6 * US), 1 << 20, &mut done);
+    while engine.next_time() <= Time::from_ps(6 * US) {
+        engine.run(Time::from_ps(6 * US), 1 << 20, &mut done);
     }
     assert_eq!((done.len(), engine.totals().timeouts > 0), (1, true), "the first has arrived");
     packets::send(&mut engine, 6 * US, 2, 3, packets * PAYLOAD, others + 1);

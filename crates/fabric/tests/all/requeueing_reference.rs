@@ -128,7 +128,7 @@ impl Literal {
             nic: 0,
             peer: None,
             tag: None,
-            bytes: Bytes(1),
+            bytes: Bytes::new(1),
             started: Time::ZERO,
             taken: Time::ZERO,
         }
@@ -159,7 +159,7 @@ impl Literal {
 
     /// (s - 1)·G and (s - 1)·O, written out.
     fn wire_and_copy(&self, bytes: Bytes) -> (Span, Span) {
-        let product = |fs: u64| Span(((bytes.0 - 1) * fs).div_ceil(1_000));
+        let product = |fs: u64| Span::from_ps(((bytes.get() - 1) * fs).div_ceil(1_000));
         (product(self.costs.gap_per_byte), product(self.costs.overhead_per_byte))
     }
 
@@ -268,7 +268,7 @@ impl Fabric for Literal {
             nic: request.nic.0,
             peer: Some(request.to),
             tag: Some(request.tag),
-            bytes: Bytes(request.bytes.0.max(1)),
+            bytes: Bytes::new(request.bytes.get().max(1)),
             ..Self::item(What::Send, from, ticket)
         };
         self.insert(ready, item);
@@ -320,8 +320,8 @@ impl Fabric for Literal {
         if weight == 0 || steps == 0 {
             return Span::ZERO;
         }
-        let bytes = bytes.0.div_ceil(u64::from(steps)) * weight;
-        let eager = LogGops { eager_limit: Bytes(u64::MAX), ..self.costs };
+        let bytes = bytes.get().div_ceil(u64::from(steps)) * weight;
+        let eager = LogGops { eager_limit: Bytes::MAX, ..self.costs };
         let mut ends = Self::new(2, eager, self.receiver, None);
         let last = replay(&ring(2, steps, bytes), &mut ends).iter().map(|notice| notice.at).max();
         last.unwrap_or(Time::ZERO).since(Time::ZERO)
@@ -372,7 +372,7 @@ impl Fabric for Literal {
 
 /// Parameters small enough that ties and zeros abound, in whole nanoseconds or not.
 fn parameters() -> impl Strategy<Value = LogGops> {
-    let span = || prop_oneof![Just(0), 1..6u64, 1_000..4_000u64].prop_map(Span);
+    let span = || prop_oneof![Just(0), 1..6u64, 1_000..4_000u64].prop_map(Span::from_ps);
     let rate = || prop_oneof![Just(0u64), 500..2_500u64, Just(1_000_000)];
     (span(), span(), span(), rate(), rate(), 0..6u64).prop_map(
         |(latency, overhead, gap, byte_gap, byte_overhead, limit)| LogGops {
@@ -381,7 +381,7 @@ fn parameters() -> impl Strategy<Value = LogGops> {
             gap,
             gap_per_byte: byte_gap,
             overhead_per_byte: byte_overhead,
-            eager_limit: Bytes(limit),
+            eager_limit: Bytes::new(limit),
         },
     )
 }

@@ -52,7 +52,7 @@ fn arrival(failed: &[&str], detour: Detour) -> (Option<Time>, SharedRerouter) {
 
 /// Serialisation of the bytes with their headers, and `hops` cables each with the switch behind it but the last.
 fn expected(hops: u64) -> Time {
-    let wire = Bytes(BYTES + BYTES.div_ceil(8_934) * 66);
+    let wire = Bytes::new(BYTES + BYTES.div_ceil(8_934) * 66);
     Time::ZERO + BitRate::from_gbps(100).serialise(wire) + HOP * (hops - 1) + Span::from_ns(150)
 }
 

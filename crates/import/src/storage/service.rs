@@ -56,7 +56,7 @@ impl Course<'_> {
                 Step::Work { at, nanoseconds } => {
                     for rank in self.ranks(*at) {
                         let after = self.ready.entry(rank).or_default();
-                        let span = Span(nanoseconds.saturating_mul(1_000));
+                        let span = Span::from_ns(*nanoseconds);
                         *after = vec![push(rank, Work::Calc(span), DISK, "service", after)];
                     }
                 }

@@ -52,7 +52,7 @@ fn kernels_keep_their_streams_and_the_host_waits_for_them() {
     let (gemm, softmax, wait) = (find("gemm"), find("softmax"), find("wait of the host"));
     // 5 us of launch before 30 us of kernel, after the point at 1010; then in order on its stream, 2 us of gap.
     assert!(
-        matches!(program.ops[gemm as usize].kind, OpKind::Calc { duration, stream } if duration.0 == 40_000_000 && stream.0 == 0)
+        matches!(program.ops[gemm as usize].kind, OpKind::Calc { duration, stream } if duration.ps() == 40_000_000 && stream.0 == 0)
     );
     assert!(program.requires.of(gemm).contains(&softmax));
     let sum = (0..program.ops.len() as u32)
@@ -63,9 +63,9 @@ fn kernels_keep_their_streams_and_the_host_waits_for_them() {
     }
     // The wait ended at 1100, the all-reduce at 1095: 5 us are its own.
     assert!(
-        matches!(program.ops[wait as usize].kind, OpKind::Calc { duration, stream } if duration.0 == 5_000_000 && stream == HOST_STREAM)
+        matches!(program.ops[wait as usize].kind, OpKind::Calc { duration, stream } if duration.ps() == 5_000_000 && stream == HOST_STREAM)
     );
-    assert_eq!(program.specs[0].bytes.0, 1 << 20);
+    assert_eq!(program.specs[0].bytes.get(), 1 << 20);
     assert_eq!(coverage.of("kernel", Verdict::Mapped), 4);
     assert_eq!(coverage.of("collective: all-reduce", Verdict::Mapped), 2);
 }

@@ -66,7 +66,7 @@ fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
     assert_eq!(workload.ranks(), 8);
     let program = workload.program(RankId(0));
     let kinds: Vec<(CollectiveKind, u64)> =
-        program.specs.iter().map(|spec| (spec.kind, spec.bytes.0)).collect();
+        program.specs.iter().map(|spec| (spec.kind, spec.bytes.get())).collect();
     // The three gradients of the dense part, in bytes, as the execution trace has them: 394,241 and 112 and 226,960 floats.
     for elements in [394_241, 112, 226_960] {
         assert!(kinds.contains(&(CollectiveKind::AllReduce, 4 * elements)), "{kinds:?}");

@@ -187,7 +187,7 @@ fn sample(name: &str) -> Vec<Input> {
 fn collective(workload: &Workload) -> (CollectiveKind, u64) {
     let program = workload.program(RankId(0));
     let spec = &program.specs[0];
-    (spec.kind, spec.bytes.0)
+    (spec.kind, spec.bytes.get())
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn an_mpi_program_keeps_times_sizes_and_order() {
     // 1.0 to 11.0 us is computation, 12.0 to 20.0 too, 25.0 to 30.0 as well.
     let computed: u64 = ops
         .iter()
-        .filter_map(|op| if let OpKind::Calc { duration, .. } = op { Some(duration.0) } else { None })
+        .filter_map(|op| if let OpKind::Calc { duration, .. } = op { Some(duration.ps()) } else { None })
         .sum();
     assert_eq!(computed, (10 + 8 + 5) * 1_000_000);
-    assert!(ops.iter().any(|op| matches!(op, OpKind::Send { bytes, .. } if bytes.0 == 400)));
+    assert!(ops.iter().any(|op| matches!(op, OpKind::Send { bytes, .. } if bytes.get() == 400)));
     assert_eq!(collective(&workload), (CollectiveKind::AllReduce, 64));
 }
 
@@ -229,7 +229,7 @@ fn a_dumpi_trace_says_who_it_is() {
             .program(RankId(0))
             .ops
             .iter()
-            .any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.0 == 400))
+            .any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.get() == 400))
     );
     assert_eq!((coverage.of("send", Verdict::Mapped), coverage.of("receive", Verdict::Mapped)), (1, 1));
     let error = import("dumpi", &inputs[..1], &Options::default()).unwrap_err();

@@ -53,11 +53,13 @@ fn a_traced_program_keeps_what_it_computed_and_who_came_last() {
     let computed: u64 = program
         .ops
         .iter()
-        .filter_map(|op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.0) } else { None })
+        .filter_map(|op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.ps()) } else { None })
         .sum();
     assert_eq!(computed, (1_000 + 7_000 + 2_000) * 1_000);
-    assert!(program.ops.iter().any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.0 == 4_096)));
-    assert_eq!((program.specs[0].kind, program.specs[0].bytes.0), (CollectiveKind::AllReduce, 64));
+    assert!(
+        program.ops.iter().any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.get() == 4_096))
+    );
+    assert_eq!((program.specs[0].kind, program.specs[0].bytes.get()), (CollectiveKind::AllReduce, 64));
     assert_eq!(coverage.of("test without success", Verdict::Mapped), 4);
     let late = coverage.arrivals("MPI_COMM_WORLD", 1).unwrap();
     assert_eq!((late.last, late.held_up_ns), (1, 5_000));
@@ -171,15 +173,15 @@ fn an_archive_of_score_p_keeps_times_and_sizes() {
             .ops
             .iter()
             .filter_map(
-                |op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.0) } else { None },
+                |op| if let OpKind::Calc { duration, .. } = op.kind { Some(duration.ps()) } else { None },
             )
             .sum();
         assert_eq!(computed, (2_000 + 5_000) * 1_000);
         // 128 bytes over both members are a vector of 64.
-        assert_eq!((program.specs[0].kind, program.specs[0].bytes.0), (CollectiveKind::AllReduce, 64));
+        assert_eq!((program.specs[0].kind, program.specs[0].bytes.get()), (CollectiveKind::AllReduce, 64));
     }
     let ops = &workload.program(RankId(0)).ops;
-    assert!(ops.iter().any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.0 == 4_096)));
+    assert!(ops.iter().any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.get() == 4_096)));
     let messages = windtunnel_workload::lower::to_messages(&workload, |_| {}).unwrap();
     assert!(windtunnel_workload::goal::check(&messages).is_complete());
 }

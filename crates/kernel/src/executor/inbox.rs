@@ -23,7 +23,7 @@ impl<M> Inbox<M> {
     /// Moves `mail` in.
     pub(super) fn collect(&mut self, mail: &mut Vec<Envelope<M>>) {
         for envelope in mail.drain(..) {
-            self.order.push(u128::from(envelope.key.time.0) << 64 | self.mail.len() as u128);
+            self.order.push(u128::from(envelope.key.time.ps()) << 64 | self.mail.len() as u128);
             self.mail.push(Some(envelope));
         }
     }

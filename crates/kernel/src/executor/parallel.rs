@@ -404,7 +404,7 @@ impl<P: Process> Leader<P> {
             if self.windows > 0 && balance::due(self.windows) {
                 self.look(balance, tally);
             }
-            self.own.shared.horizon.store(window_end(earliest, self.lookahead).min(until).0, Relaxed);
+            self.own.shared.horizon.store(window_end(earliest, self.lookahead).min(until).ps(), Relaxed);
             tally.progress.windows += 1;
             self.windows += 1;
             tally.windows_alone += u64::from(self.pause > 0);
@@ -438,7 +438,7 @@ impl<P: Process> Leader<P> {
         let working = if self.pause == 0 { self.own.shared.reports.len() } else { 1 };
         for report in &self.own.shared.reports[..working] {
             let events = report.events.load(Relaxed);
-            earliest = earliest.min(Time(report.earliest.load(Relaxed)));
+            earliest = earliest.min(Time::from_ps(report.earliest.load(Relaxed)));
             most = most.max(events);
             tally.progress.events += events;
             tally.progress.mail += report.mail.load(Relaxed);
@@ -590,7 +590,7 @@ impl<P: Process> Worker<P> {
     fn window(&mut self) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         let window = shared.window.load(Relaxed);
-        let horizon = Time(shared.horizon.load(Relaxed));
+        let horizon = Time::from_ps(shared.horizon.load(Relaxed));
         self.pick_up();
         self.take_mail(window)?;
         let (mut events, mut earliest) = (0, Time::NEVER);
@@ -616,7 +616,7 @@ impl<P: Process> Worker<P> {
         }
         self.statistics.events += events;
         let report = &shared.reports[self.thread];
-        report.earliest.store(earliest.min(arrival).0, Relaxed);
+        report.earliest.store(earliest.min(arrival).ps(), Relaxed);
         report.events.store(events, Relaxed);
         report.handled.store(self.statistics.events, Relaxed);
         report.mail.store(mail, Relaxed);

@@ -190,7 +190,7 @@ pub(super) fn homes<P: Process>(processes: &[P]) -> Result<Arc<[u32]>, ExecutorE
 
 /// The end of the window that begins at `earliest`; time that does not fit has no end.
 pub(super) fn window_end(earliest: Time, lookahead: Span) -> Time {
-    Time(earliest.0.saturating_add(lookahead.0))
+    Time::from_ps(earliest.ps().saturating_add(lookahead.ps()))
 }
 
 /// What a model did wrong.

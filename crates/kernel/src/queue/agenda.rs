@@ -134,11 +134,11 @@ impl Agenda {
     /// If there is no such entity.
     #[inline]
     pub fn push(&mut self, entity: u32, time: Time) {
-        let number = time.0 >> self.shift;
+        let number = time.ps() >> self.shift;
         if number.wrapping_sub(self.cursor).wrapping_sub(1) < self.heads.len() as u64 - 1 {
-            self.file(number, entity, time.0);
+            self.file(number, entity, time.ps());
         } else {
-            self.push_aside(number, entity, time.0.max(self.now));
+            self.push_aside(number, entity, time.ps().max(self.now));
         }
     }
 
@@ -146,7 +146,7 @@ impl Agenda {
     #[inline]
     pub fn next_time(&mut self) -> Time {
         self.line_up();
-        self.line.get(self.first).map_or_else(|| self.earliest(), |&word| Time(self.time(word)))
+        self.line.get(self.first).map_or_else(|| self.earliest(), |&word| Time::from_ps(self.time(word)))
     }
 
     /// Takes the earliest event.
@@ -161,12 +161,12 @@ impl Agenda {
         self.line_up();
         let Some(&word) = self.line.get(self.first) else { return self.pop_far(limit) };
         let time = self.time(word);
-        if time > limit.0 {
+        if time > limit.ps() {
             return None;
         }
         self.first += 1;
         self.now = time;
-        Some((Time(time), word as u32))
+        Some((Time::from_ps(time), word as u32))
     }
 
     /// The next event is far away, if there is one.
@@ -228,7 +228,7 @@ impl Agenda {
             self.line.insert(len - later, time << 32 | u64::from(entity));
         } else if self.now >> self.shift < self.cursor && len - self.first <= 2 * REACH {
             self.retreat();
-            self.push(entity, Time(time));
+            self.push(entity, Time::from_ps(time));
         } else {
             self.late.push(Reverse((time, entity)));
         }
@@ -247,7 +247,7 @@ impl Agenda {
             }
         }
         let aside = [self.late.peek(), self.far.peek()].into_iter().flatten();
-        Time(aside.fold(earliest, |earliest, &Reverse((time, _))| earliest.min(time)))
+        Time::from_ps(aside.fold(earliest, |earliest, &Reverse((time, _))| earliest.min(time)))
     }
 
     /// Number of the next bucket with events after the cursor, if it is less than `within` buckets away.
@@ -391,11 +391,11 @@ impl Agenda {
         self.cursor = new;
         let first = std::mem::take(&mut self.first);
         for &word in &line[first..] {
-            self.push(word as u32, Time(self.time(word)));
+            self.push(word as u32, Time::from_ps(self.time(word)));
         }
         // What was late for the old cursor may come after what is in buckets now.
         for Reverse((time, entity)) in std::mem::take(&mut self.late) {
-            self.push(entity, Time(time));
+            self.push(entity, Time::from_ps(time));
         }
     }
 
@@ -442,7 +442,7 @@ impl Agenda {
         self.shift = shift;
         self.cursor = self.now >> shift;
         for (time, entity) in events {
-            self.push(entity, Time(time));
+            self.push(entity, Time::from_ps(time));
         }
     }
 }
@@ -520,7 +520,7 @@ mod tests {
                         // Some of one instant, some spread.
                         let spread = if salt % 3 == 0 { 0 } else { draw % (delay / 2 + 1) };
                         if !std::mem::replace(&mut waits[entity as usize], true) {
-                            agenda.push(entity, Time(now + delay + spread));
+                            agenda.push(entity, Time::from_ps(now + delay + spread));
                             set.insert((now + delay + spread, entity));
                         }
                     }
@@ -531,16 +531,19 @@ mod tests {
                             prop_assert_eq!(upcoming, expected.map(|event| event.1));
                         }
                         if let Some((time, _)) = expected.filter(|event| event.0 > 0) {
-                            prop_assert_eq!(agenda.pop_until(Time(time - 1)), None);
+                            prop_assert_eq!(agenda.pop_until(Time::from_ps(time - 1)), None);
                         }
-                        prop_assert_eq!(agenda.pop(), expected.map(|(time, entity)| (Time(time), entity)));
+                        prop_assert_eq!(
+                            agenda.pop(),
+                            expected.map(|(time, entity)| (Time::from_ps(time), entity))
+                        );
                         if let Some((time, entity)) = expected {
                             now = time;
                             waits[entity as usize] = false;
                         }
                     }
                     _ => {
-                        let expected = set.first().map_or(Time::NEVER, |&(time, _)| Time(time));
+                        let expected = set.first().map_or(Time::NEVER, |&(time, _)| Time::from_ps(time));
                         prop_assert_eq!(agenda.next_time(), expected);
                     }
                 }
@@ -548,7 +551,7 @@ mod tests {
             }
         }
         while let Some((time, entity)) = set.pop_first() {
-            prop_assert_eq!(agenda.pop(), Some((Time(time), entity)));
+            prop_assert_eq!(agenda.pop(), Some((Time::from_ps(time), entity)));
         }
         prop_assert_eq!(agenda.pop(), None);
         Ok(())
@@ -569,7 +572,7 @@ mod tests {
         let mut agenda = Agenda::new(5_000);
         let mut heap = EventQueue::new();
         for entity in 0..5_000u32 {
-            let time = Time(u64::from(entity % 977) * 1_000);
+            let time = Time::from_ps(u64::from(entity % 977) * 1_000);
             agenda.push(entity, time);
             heap.push(crate::queue::Sequenced { time, number: u64::from(entity) }, ());
         }
@@ -578,7 +581,7 @@ mod tests {
             for i in 0..30_000 {
                 let (key, ()) = heap.pop().unwrap();
                 assert_eq!(agenda.pop(), Some((key.time, key.number as u32)));
-                let time = Time(key.time.0 + scale * (1 + i % 13));
+                let time = Time::from_ps(key.time.ps() + scale * (1 + i % 13));
                 agenda.push(key.number as u32, time);
                 heap.push(crate::queue::Sequenced { time, ..key }, ());
             }
@@ -599,7 +602,7 @@ mod tests {
                 crate::mix64(draw) % below
             };
             for entity in 0..entities {
-                let time = Time(random(50_000_000));
+                let time = Time::from_ps(random(50_000_000));
                 agenda.push(entity, time);
                 heap.push(crate::queue::Sequenced { time, number: u64::from(entity) }, ());
             }
@@ -614,7 +617,7 @@ mod tests {
                     3 => random(2_000_000),
                     _ => 50_000_000 + random(1_000),
                 };
-                let time = Time(key.time.0 + delay);
+                let time = Time::from_ps(key.time.ps() + delay);
                 agenda.push(key.number as u32, time);
                 heap.push(crate::queue::Sequenced { time, ..key }, ());
             }
@@ -625,7 +628,7 @@ mod tests {
     #[test]
     fn nothing_is_late_for_a_cursor_that_went_back() {
         let mut agenda = Agenda::new(200);
-        let at = |bucket: u64, ps: u64| Time((bucket << agenda.shift) + ps);
+        let at = |bucket: u64, ps: u64| Time::from_ps((bucket << agenda.shift) + ps);
         let (near, far): (Vec<_>, Vec<_>) =
             ((0..40).map(|i| at(2, 10 * i)).collect(), (0..62).map(|i| at(10, 100 * i)).collect());
         let (late, between) = (at(10, 1_050), at(5, 0));
@@ -655,7 +658,8 @@ mod tests {
                 let start = if salt % 2 == 0 { 0 } else { (1 << 32) - 100 };
                 let mut agenda = Agenda::new(len as usize);
                 let time = |entity| start + crate::mix64(salt << 32 | u64::from(entity)) % 200;
-                let mut expected: Vec<_> = (0..len).map(|entity| (Time(time(entity)), entity)).collect();
+                let mut expected: Vec<_> =
+                    (0..len).map(|entity| (Time::from_ps(time(entity)), entity)).collect();
                 for &(time, entity) in &expected {
                     agenda.push(entity, time);
                 }
@@ -676,16 +680,16 @@ mod tests {
             let mut set = std::collections::BTreeSet::new();
             for entity in 0..ENTITIES {
                 let before = crate::mix64(u64::from(entity) << 8 | bits) >> (64 - bits);
-                agenda.push(entity, Time(u64::MAX - before));
+                agenda.push(entity, Time::from_ps(u64::MAX - before));
                 set.insert((u64::MAX - before, entity));
             }
             for round in 0..5_000u64 {
                 let Some((time, entity)) = set.pop_first() else { break };
-                assert_eq!(agenda.pop(), Some((Time(time), entity)), "{bits} bits");
+                assert_eq!(agenda.pop(), Some((Time::from_ps(time), entity)), "{bits} bits");
                 let delay = crate::mix64(round) >> (64 - bits) >> 4;
                 if round < 4_000 {
                     let time = time.saturating_add(delay);
-                    agenda.push(entity, Time(time));
+                    agenda.push(entity, Time::from_ps(time));
                     set.insert((time, entity));
                 }
             }

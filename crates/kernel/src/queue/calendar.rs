@@ -170,7 +170,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
 
     #[inline]
     fn number(&self, key: K) -> u64 {
-        key.time().0 >> self.shift
+        key.time().ps() >> self.shift
     }
 
     /// Whether an event is less than a turn of the ring away.
@@ -298,7 +298,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         let mut kept = NONE;
         while let Some(node) = self.nodes.get_mut(place as usize) {
             let next = node.next;
-            if node.key.time().0 >> self.shift == number {
+            if node.key.time().ps() >> self.shift == number {
                 self.current.push((node.key, node.event));
                 node.next = self.free;
                 self.free = place;
@@ -347,7 +347,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
     /// Fits width and number of buckets to the pops since the last look and the events pending.
     #[cold]
     fn adapt(&mut self) {
-        let gap = self.now.since(self.since).0 / self.pops;
+        let gap = self.now.since(self.since).ps() / self.pops;
         let len = self.len();
         let buckets = (len * 2).next_power_of_two().clamp(BUCKETS.0, BUCKETS.1);
         let shift = if gap == 0 { self.shift } else { (gap * FILL).ilog2() };
@@ -380,7 +380,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         self.heads = vec![NONE; buckets];
         self.occupied = vec![0; buckets / 64];
         self.shift = shift;
-        self.cursor = self.now.0 >> shift;
+        self.cursor = self.now.ps() >> shift;
         for (key, event) in items {
             self.push(key, event);
         }
@@ -418,7 +418,7 @@ mod tests {
                         // Some of one instant, some spread.
                         let spread = if salt % 3 == 0 { 0 } else { draw % (delay / 2 + 1) };
                         let key = EventKey {
-                            time: Time(now + delay + spread),
+                            time: Time::from_ps(now + delay + spread),
                             class: (draw >> 8) as u8 % 2,
                             receiver: (draw >> 16) as u32 % 8,
                             sender: salt % 4,
@@ -431,7 +431,7 @@ mod tests {
                     2 => {
                         let expected = heap.pop();
                         prop_assert_eq!(calendar.pop(), expected);
-                        now = expected.map_or(now, |item| item.0.time.0);
+                        now = expected.map_or(now, |item| item.0.time.ps());
                     }
                     _ => prop_assert_eq!(calendar.peek(), heap.peek()),
                 }
@@ -463,7 +463,7 @@ mod tests {
         let mut stream = crate::RandomStream::new(1, "calendar", 0);
         let mut push = |calendar: &mut CalendarQueue<u32>, heap: &mut EventQueue<u32>, time, count: u64| {
             let receiver = stream.below(64) as u32;
-            let key = EventKey { time: Time(time), receiver, count, ..EventKey::default() };
+            let key = EventKey { time: Time::from_ps(time), receiver, count, ..EventKey::default() };
             calendar.push(key, receiver);
             heap.push(key, receiver);
         };
@@ -477,7 +477,7 @@ mod tests {
             for i in 0..30_000 {
                 let (key, event) = heap.pop().unwrap();
                 assert_eq!(calendar.pop(), Some((key, event)));
-                push(&mut calendar, &mut heap, key.time.0 + scale * (1 + i % 13), count);
+                push(&mut calendar, &mut heap, key.time.ps() + scale * (1 + i % 13), count);
                 count += 1;
             }
             widths.push(calendar.shift);
@@ -493,7 +493,7 @@ mod tests {
             let mut heap = EventQueue::new();
             calendar.look = 16;
             let push = |calendar: &mut CalendarQueue<u64>, heap: &mut EventQueue<u64>, time, count| {
-                let key = EventKey { time: Time(time), count, ..EventKey::default() };
+                let key = EventKey { time: Time::from_ps(time), count, ..EventKey::default() };
                 calendar.push(key, count);
                 heap.push(key, count);
             };
@@ -506,7 +506,7 @@ mod tests {
                 assert_eq!(calendar.pop(), Some((key, event)), "{bits} bits");
                 let delay = crate::mix64(count) >> (64 - bits) >> 4;
                 if count < 4_200 {
-                    push(&mut calendar, &mut heap, key.time.0.saturating_add(delay), count);
+                    push(&mut calendar, &mut heap, key.time.ps().saturating_add(delay), count);
                 }
             }
             assert_eq!((calendar.pop(), heap.pop()), (None, None));

@@ -84,7 +84,7 @@ impl EventOrder for Sequenced {
     #[inline]
     fn before(self, other: Self) -> bool {
         // One wide comparison instead of two that predict badly.
-        let wide = |key: Self| u128::from(key.time.0) << 64 | u128::from(key.number);
+        let wide = |key: Self| u128::from(key.time.ps()) << 64 | u128::from(key.number);
         wide(self) < wide(other)
     }
 }
@@ -235,7 +235,7 @@ mod tests {
         let entity = || prop_oneof![0..3u32, Just(255), Just(256), any::<u32>()];
         (prop_oneof![0..4u64, any::<u64>()], 0..3u8, entity(), entity(), prop_oneof![0..3u64, any::<u64>()])
             .prop_map(|(time, class, receiver, sender, count)| EventKey {
-                time: Time(time),
+                time: Time::from_ps(time),
                 class,
                 receiver,
                 sender,
@@ -256,14 +256,14 @@ mod tests {
             if equal > 2 {
                 b.sender = a.sender;
             }
-            let tuple = |k: EventKey| (k.time.0, k.class, k.receiver, k.sender, k.count);
+            let tuple = |k: EventKey| (k.time.ps(), k.class, k.receiver, k.sender, k.count);
             prop_assert_eq!(a.cmp(&b), tuple(a).cmp(&tuple(b)));
             prop_assert_eq!(a.before(b), tuple(a) < tuple(b));
         }
 
         #[test]
         fn sequenced_keys_compare_as_their_tuple(a in any::<(u64, u64)>(), b in any::<(u64, u64)>(), equal: bool) {
-            let key = |(time, number)| Sequenced { time: Time(time), number };
+            let key = |(time, number)| Sequenced { time: Time::from_ps(time), number };
             let b = if equal { (a.0, b.1) } else { b };
             prop_assert_eq!(key(a).before(key(b)), a < b);
             prop_assert_eq!(key(a).cmp(&key(b)), a.cmp(&b));
@@ -283,7 +283,7 @@ mod tests {
                     prop_assert_eq!(queue.pop(), expected);
                     now = expected.map_or(now, |item| item.0.time);
                 } else {
-                    let key = EventKey { time: Time(now.0 + delay), class, receiver, sender: 0, count };
+                    let key = EventKey { time: Time::from_ps(now.ps() + delay), class, receiver, sender: 0, count };
                     queue.push(key, count);
                     list.push((key, count));
                 }

@@ -13,7 +13,7 @@ fn run(processes: &mut [Phold], until: Time) -> Outcome {
     Sequential::run(processes, LOOKAHEAD, until, |_| Control::Continue).unwrap()
 }
 
-const UNTIL: Time = Time(1_000_000);
+const UNTIL: Time = Time::from_ps(1_000_000);
 
 /// Digest and events of a single process: one heap of all events, no windows and no mail.
 fn reference() -> (u64, u64) {
@@ -46,8 +46,8 @@ proptest! {
         for process in &mut processes {
             process.budget = budget;
         }
-        let first = run(&mut processes, Time(stop));
-        prop_assert_eq!((first.end, first.progress.time), (End::Stop, Time(stop)));
+        let first = run(&mut processes, Time::from_ps(stop));
+        prop_assert_eq!((first.end, first.progress.time), (End::Stop, Time::from_ps(stop)));
         let second = run(&mut processes, UNTIL);
         let found = (digest(&processes), first.progress.events + second.progress.events);
         prop_assert_eq!(found, reference());
@@ -91,18 +91,26 @@ fn a_window_is_as_long_as_the_lookahead_and_a_stop_is_not_reached() {
         }
         fn receive(&mut self, _: Envelope<()>) {}
     }
-    let process =
-        |id, times: &[u64]| Horizons(id, times.iter().rev().map(|&time| Time(time)).collect(), vec![]);
+    let process = |id, times: &[u64]| {
+        Horizons(id, times.iter().rev().map(|&time| Time::from_ps(time)).collect(), vec![])
+    };
     let mut pair = [process(0, &[5, 12, 40]), process(1, &[15, 16, 50])];
-    let outcome = Sequential::run(&mut pair, Span(10), Time(50), |_| Control::Continue).unwrap();
+    let outcome =
+        Sequential::run(&mut pair, Span::from_ps(10), Time::from_ps(50), |_| Control::Continue).unwrap();
     // Windows [5, 15), [15, 25), [40, 50).
-    assert_eq!((&pair[0].2, &pair[1].2), (&vec![Time(15), Time(50)], &vec![Time(25)]));
-    assert_eq!((outcome.end, outcome.progress.events, outcome.progress.time), (End::Stop, 5, Time(50)));
-    let outcome = Sequential::run(&mut pair, Span(10), Time::NEVER, |_| Control::Continue).unwrap();
+    assert_eq!(
+        (&pair[0].2, &pair[1].2),
+        (&vec![Time::from_ps(15), Time::from_ps(50)], &vec![Time::from_ps(25)])
+    );
+    assert_eq!(
+        (outcome.end, outcome.progress.events, outcome.progress.time),
+        (End::Stop, 5, Time::from_ps(50))
+    );
+    let outcome = Sequential::run(&mut pair, Span::from_ps(10), Time::NEVER, |_| Control::Continue).unwrap();
     assert_eq!((outcome.end, outcome.progress.events, outcome.progress.time), (End::Idle, 1, Time::NEVER));
     let mut lone = [process(0, &[5, 12, 40])];
-    Sequential::run(&mut lone, Span::ZERO, Time(41), |_| Control::Continue).unwrap();
-    assert_eq!(lone[0].2, [Time(41)], "a single process has no windows and needs no lookahead");
+    Sequential::run(&mut lone, Span::ZERO, Time::from_ps(41), |_| Control::Continue).unwrap();
+    assert_eq!(lone[0].2, [Time::from_ps(41)], "a single process has no windows and needs no lookahead");
 }
 
 fn error(processes: &mut [Phold], lookahead: Span) -> ExecutorError {
@@ -116,13 +124,13 @@ fn wrong_models_are_caught() {
 
     let mut hasty = deal(2, u64::from);
     for process in &mut hasty {
-        process.delay = LOOKAHEAD.0 - 1;
+        process.delay = LOOKAHEAD.ps() - 1;
     }
     let ExecutorError::Lookahead { key, sent, lookahead } = error(&mut hasty, LOOKAHEAD) else { panic!() };
-    assert_eq!((key.time - sent, lookahead), (Span(LOOKAHEAD.0 - 1), LOOKAHEAD));
+    assert_eq!((key.time - sent, lookahead), (Span::from_ps(LOOKAHEAD.ps() - 1), LOOKAHEAD));
     let shown = ExecutorError::Lookahead {
-        key: EventKey { time: Time(1_500), class: 0, receiver: 2, sender: 1, count: 9 },
-        sent: Time(700),
+        key: EventKey { time: Time::from_ps(1_500), class: 0, receiver: 2, sender: 1, count: 9 },
+        sent: Time::from_ps(700),
         lookahead: LOOKAHEAD,
     };
     assert_eq!(
@@ -153,20 +161,22 @@ fn a_key_used_twice_is_caught() {
             vec![self.0]
         }
         fn next_time(&mut self) -> Time {
-            if self.1 { Time::NEVER } else { Time(3) }
+            if self.1 { Time::NEVER } else { Time::from_ps(3) }
         }
         fn advance(&mut self, _: Time, outbox: &mut Outbox<u8>) -> u64 {
             self.1 = true;
-            let key = EventKey { time: Time(30), receiver: 1 - self.0, sender: 7, ..EventKey::default() };
+            let key =
+                EventKey { time: Time::from_ps(30), receiver: 1 - self.0, sender: 7, ..EventKey::default() };
             for message in 0..2 {
-                assert_eq!(outbox.post(Time(3), Envelope { key, message }), None);
+                assert_eq!(outbox.post(Time::from_ps(3), Envelope { key, message }), None);
             }
             1
         }
         fn receive(&mut self, _: Envelope<u8>) {}
     }
-    let error =
-        Sequential::run(&mut [Twice(0, false), Twice(1, true)], Span(5), UNTIL, |_| Control::Continue);
+    let error = Sequential::run(&mut [Twice(0, false), Twice(1, true)], Span::from_ps(5), UNTIL, |_| {
+        Control::Continue
+    });
     assert_eq!(
         error.unwrap_err().to_string(),
         "expected a new count for each event of entity 7, found 0 twice at 30 ps"

@@ -14,7 +14,7 @@ use windtunnel_kernel::queue::EventKey;
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Span, Time, mix64};
 
-const UNTIL: Time = Time(300_000);
+const UNTIL: Time = Time::from_ps(300_000);
 
 fn executor(threads: usize) -> Parallel {
     Parallel::new(NonZeroUsize::new(threads).unwrap())
@@ -23,7 +23,7 @@ fn executor(threads: usize) -> Parallel {
 /// Windows of a few events: the leader leaves the others behind now and then, and nothing else changes.
 #[test]
 fn a_leader_alone_makes_no_difference() {
-    let until = Time(2_000_000);
+    let until = Time::from_ps(2_000_000);
     let mut one = deal(1, u64::from);
     let outcome = Sequential::run(&mut one, LOOKAHEAD, until, |_| Control::Continue).unwrap();
     let mut alone = 0;
@@ -99,8 +99,8 @@ proptest! {
             // Stopped on the way and run on, by the same executor.
             let mut many = pausing();
             let mut parallel = executor(threads);
-            let first = parallel.run(&mut many, LOOKAHEAD, Time(stop), |_| Control::Continue).unwrap();
-            prop_assert_eq!((first.end, first.progress.time), (End::Stop, Time(stop)));
+            let first = parallel.run(&mut many, LOOKAHEAD, Time::from_ps(stop), |_| Control::Continue).unwrap();
+            prop_assert_eq!((first.end, first.progress.time), (End::Stop, Time::from_ps(stop)));
             let second = parallel.run(&mut many, LOOKAHEAD, UNTIL, |_| Control::Continue).unwrap();
             prop_assert_eq!(digest(&many), expected, "{} threads", threads);
             prop_assert_eq!(first.progress.events + second.progress.events, events);
@@ -146,7 +146,7 @@ fn the_first_differing_time_of_two_runs_is_found() {
         let found = one.first_divergence(&two).unwrap();
         if found.is_instant() {
             // When the first event of entity 17 is handled.
-            assert_eq!((found.from, runs), (Time(170), 2));
+            assert_eq!((found.from, runs), (Time::from_ps(170), 2));
             break;
         }
         focus = EventDigest::on(&found);
@@ -196,7 +196,7 @@ fn a_crew_does_in_steps_what_one_run_does() {
                 stop += 1 + 777 * (runs % 3);
                 // Every other run ends after a window.
                 let control = |_: &Progress| if runs % 2 == 0 { Control::Cancel } else { Control::Continue };
-                let outcome = crew.run(Time(stop).min(UNTIL), control).unwrap();
+                let outcome = crew.run(Time::from_ps(stop).min(UNTIL), control).unwrap();
                 (events, runs) = (events + outcome.progress.events, runs + 1);
                 let mut earliest = Time::NEVER;
                 for number in 0..crew.processes() {
@@ -239,7 +239,7 @@ fn processes_change_hands_when_the_load_drifts() {
         /// Busy in the first half of the run, or in the second.
         fn step(&self) -> Span {
             let early = self.own < PROCESSES / 2;
-            Span(if early == (self.now.0 < 500_000) { 10 } else { 1_000 })
+            Span::from_ps(if early == (self.now.ps() < 500_000) { 10 } else { 1_000 })
         }
     }
     impl Process for Shifting {
@@ -256,11 +256,11 @@ fn processes_change_hands_when_the_load_drifts() {
                 self.handled += 1;
                 if self.mail.first().is_some_and(|mail| mail.0.time <= self.now) {
                     let (key, token) = self.mail.remove(0);
-                    self.seen = combine(combine(self.seen, key.time.0), token);
+                    self.seen = combine(combine(self.seen, key.time.ps()), token);
                     continue;
                 }
                 let key = EventKey {
-                    time: self.now + Span(1_000),
+                    time: self.now + Span::from_ps(1_000),
                     receiver: (self.own + 1) % PROCESSES,
                     sender: self.own,
                     count: self.count,
@@ -280,8 +280,9 @@ fn processes_change_hands_when_the_load_drifts() {
     let run = |threads| {
         let mut processes: Vec<Shifting> = (0..PROCESSES).map(Shifting::new).collect();
         let mut parallel = executor(threads).keep_together();
-        let outcome =
-            parallel.run(&mut processes, Span(1_000), Time(1_000_000), |_| Control::Continue).unwrap();
+        let outcome = parallel
+            .run(&mut processes, Span::from_ps(1_000), Time::from_ps(1_000_000), |_| Control::Continue)
+            .unwrap();
         let seen: Vec<u64> = processes.iter().map(|process| process.seen).collect();
         (outcome, seen, parallel.statistics().clone())
     };
@@ -312,7 +313,7 @@ fn errors_are_those_of_the_sequential_executor() {
     let hasty = errors(|| {
         let mut processes = deal(6, u64::from);
         for process in &mut processes {
-            process.delay = LOOKAHEAD.0 - 1;
+            process.delay = LOOKAHEAD.ps() - 1;
         }
         processes
     });
@@ -355,14 +356,15 @@ impl Process for Once {
         vec![self.own]
     }
     fn next_time(&mut self) -> Time {
-        if self.done { Time::NEVER } else { Time(3) }
+        if self.done { Time::NEVER } else { Time::from_ps(3) }
     }
     fn advance(&mut self, _: Time, outbox: &mut Outbox<u8>) -> u64 {
         self.done = true;
         assert!(!self.panics, "process {} gives up", self.own);
-        let key = EventKey { time: Time(30), receiver: 3 - self.own, sender: 7, ..EventKey::default() };
+        let key =
+            EventKey { time: Time::from_ps(30), receiver: 3 - self.own, sender: 7, ..EventKey::default() };
         for message in 0..2 {
-            assert_eq!(outbox.post(Time(3), Envelope { key, message }), None);
+            assert_eq!(outbox.post(Time::from_ps(3), Envelope { key, message }), None);
         }
         1
     }
@@ -377,13 +379,15 @@ fn four(panics: [bool; 4]) -> Vec<Once> {
 
 #[test]
 fn a_key_used_twice_is_caught_even_in_the_last_window() {
-    let expected = Sequential::run(&mut four([false; 4]), Span(5), UNTIL, |_| Control::Continue).unwrap_err();
+    let expected =
+        Sequential::run(&mut four([false; 4]), Span::from_ps(5), UNTIL, |_| Control::Continue).unwrap_err();
     assert!(matches!(expected, ExecutorError::RepeatedKey { key } if key.receiver == 0));
     // The stop, the cancel and the next window come when the mail has been posted and not yet been read.
-    for until in [Time(10), UNTIL] {
+    for until in [Time::from_ps(10), UNTIL] {
         for verdict in [Control::Continue, Control::Cancel] {
             for threads in 1..=4 {
-                let found = executor(threads).run(&mut four([false; 4]), Span(5), until, |_| verdict);
+                let found =
+                    executor(threads).run(&mut four([false; 4]), Span::from_ps(5), until, |_| verdict);
                 assert_eq!(found, Err(expected), "{threads} threads");
             }
         }
@@ -396,7 +400,7 @@ fn a_panic_ends_the_run_with_this_panic() {
         // The lowest of two, whatever their threads.
         let run = || {
             executor(threads)
-                .run(&mut four([false, true, false, true]), Span(5), UNTIL, |_| Control::Continue)
+                .run(&mut four([false, true, false, true]), Span::from_ps(5), UNTIL, |_| Control::Continue)
         };
         let payload = catch_unwind(run).unwrap_err();
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "process 1 gives up", "{threads} threads");

@@ -4,8 +4,9 @@ use windtunnel_cluster::calendar::Episode;
 use windtunnel_kernel::CalendarTime;
 
 use super::stored::{Stored, structures};
-use crate::episode::{Simulated, Simulator, Stop};
+use crate::episode::{Simulator, Stop};
 use crate::record::{Counts, Record};
+use crate::simulated::Simulated;
 use crate::summary::{FlowSummary, NetworkSummary};
 
 /// What a run has counted by the end of an episode, but for what its calendar tells.

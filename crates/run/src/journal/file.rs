@@ -19,6 +19,8 @@ pub(super) struct File {
     writer: BufWriter<fs::File>,
     /// Bytes that are left to be taken.
     left: u64,
+    /// Episodes that were answered when it was opened.
+    episodes: u64,
     /// Why nothing is written any more, and whether that was told.
     trouble: Option<(String, bool)>,
 }
@@ -45,11 +47,12 @@ impl File {
         if !lock(&file)? {
             return Ok(None);
         }
-        let whole = whole(&file)?;
+        let (whole, episodes) = whole(&file)?;
         file.set_len(whole.max(MAGIC.len() as u64))?;
         let mut file = Self::of(file, whole)?;
         file.reader.seek(SeekFrom::Start(MAGIC.len() as u64))?;
         file.left = whole.saturating_sub(MAGIC.len() as u64);
+        file.episodes = episodes;
         Ok(Some(file))
     }
 
@@ -58,7 +61,12 @@ impl File {
         // Both have one place in the file: it is read to its end before anything is written.
         let mut writer = BufWriter::new(file);
         writer.seek(SeekFrom::Start(at))?;
-        Ok(Self { reader, writer, left: 0, trouble: None })
+        Ok(Self { reader, writer, left: 0, episodes: 0, trouble: None })
+    }
+
+    /// Episodes that were answered when it was opened.
+    pub(super) const fn episodes(&self) -> u64 {
+        self.episodes
     }
 
     /// The next part that was there; `None` once there are no more.
@@ -118,28 +126,30 @@ fn check(kind: u8, bytes: &[u8]) -> u32 {
     hash.finalize()
 }
 
-/// Bytes from the file's begin to the end of the last part that concludes others, with nothing torn before it; 0 if it is no journal.
-fn whole(file: &fs::File) -> io::Result<u64> {
+/// Bytes from the file's begin to the end of the last part that concludes others, with nothing torn before it, and the episodes
+/// answered in them; 0 if it is no journal.
+fn whole(file: &fs::File) -> io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(0))?;
     let mut magic = [0; MAGIC.len()];
     if length < magic.len() as u64 {
-        return Ok(0);
+        return Ok((0, 0));
     }
     reader.read_exact(&mut magic)?;
     if magic != *MAGIC {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no journal of this version"));
     }
     let mut at = magic.len() as u64;
-    let mut whole = at;
+    let (mut whole, mut episodes) = (at, 0);
     while let Some((kind, bytes)) = part(&mut reader, length - at)? {
         at += (HEAD + bytes.len()) as u64;
         if kind.concludes() {
             whole = at;
         }
+        episodes += u64::from(kind == Kind::Episode);
     }
-    Ok(whole)
+    Ok((whole, episodes))
 }
 
 /// The next part, of which there are `left` bytes at most with all that follow; `None` if it is torn or something else.

@@ -26,7 +26,7 @@ use windtunnel_plan::error::{Failure, InputError, Why};
 use windtunnel_plan::inputs::Input;
 
 use self::file::File;
-pub(crate) use self::stored::Stored;
+pub(crate) use self::stored::{Stored, structures};
 use crate::table::{Batch, TableSink};
 
 /// What a part of the file is.
@@ -125,6 +125,19 @@ impl Journal {
     /// What the run was asked for.
     pub fn request(&self) -> &str {
         &self.request
+    }
+
+    /// Why a run that goes on with it begins at its beginning all the same; `None` where it knows of episodes that have ended. `whole`:
+    /// if the run is one simulation from its first job to its last, of which nothing is kept.
+    pub fn begins_anew(&self, whole: bool) -> Option<String> {
+        let why = match self.lock().episodes() {
+            _ if whole => {
+                "`--full` of several jobs is one simulation from end to end, of which no journal keeps anything"
+            }
+            0 => "no episode of the run had ended when it was stopped",
+            _ => return None,
+        };
+        Some(format!("`{}`: {why}; the run goes on from its beginning", self.place))
     }
 
     /// Notes what the plan was made from.

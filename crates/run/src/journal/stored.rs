@@ -4,20 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windtunnel_cluster::calendar::{Certainty, Episode, EpisodeJob, Replay};
-use windtunnel_cluster::explain::Breakdown;
-use windtunnel_fabric::packet::Reordering;
 use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 
-use crate::clock::Origin;
-use crate::episode::Simulated;
-use crate::exchanged::ExchangeSummary;
-use crate::record::Counts;
-use crate::recorder::{Held, Iteration};
-use crate::summary::{
-    BackgroundSummary, FlowSummary, LinkLoad, NetworkSummary, ReorderBuffers, TransportSummary,
-};
-use crate::table::{Batch, Column};
+use crate::table::Column;
 
 /// What can be kept and taken back.
 pub trait Stored: Sized {
@@ -195,20 +184,25 @@ impl<K: Stored + Ord, V: Stored> Stored for BTreeMap<K, V> {
 }
 
 macro_rules! wrapped {
-    ($($name:ident),*) => {$(
+    ($($name:ident: $put:expr, $take:expr;)*) => {$(
         impl Stored for $name {
             fn store(&self, out: &mut Vec<u8>) {
-                self.0.store(out);
+                $take(*self).store(out);
             }
 
             fn load(input: &mut &[u8]) -> Option<Self> {
-                Stored::load(input).map(Self)
+                Stored::load(input).map($put)
             }
         }
     )*};
 }
 
-wrapped!(Time, Span, CalendarTime, EndpointId);
+wrapped! {
+    Time: Self::from_ps, Self::ps;
+    Span: Self::from_ps, Self::ps;
+    CalendarTime: Self::from_ns, Self::ns;
+    EndpointId: Self, |id: Self| id.0;
+}
 
 macro_rules! structures {
     ($($name:ident { $($field:ident),* $(,)? })*) => {$(
@@ -227,36 +221,6 @@ macro_rules! structures {
 }
 
 pub(crate) use structures;
-
-structures! {
-    Episode { number, jobs, horizon, replay }
-    Replay { before, gone }
-    EpisodeJob { job, placement, start, phase, left, done_before, loading, age, replayed, boundary }
-    Simulated { origin, seen, held, begun, until, certainty, used, cancelled }
-    Origin { epoch, ps }
-    Iteration {
-        number, start_ps, finish_ps, lag_ps, ranks, critical_rank, breakdown, reused, weight, ended, whole,
-    }
-    Breakdown { compute, exposed, bubble, straggler, host }
-    Held { of, finish_ps, table, batch }
-    Batch { columns }
-    Certainty { good_for, error }
-    Counts { simulated, solves, flows }
-    FlowSummary { count, fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s }
-    LinkLoad { name, tier, utilisation, bytes }
-    ExchangeSummary { whole, messages, by_message, because, error_bound }
-    Reordering { most_packets, most_bytes, queue_pairs }
-    ReorderBuffers { queue_pairs, max_packets, max_bytes, p50_packets, p99_packets, sum }
-    BackgroundSummary { begun, arrived, bytes, load, fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s }
-    TransportSummary { figures, deliveries }
-    NetworkSummary {
-        messages, bytes_delivered, undone_messages, undone_bytes, simulated_messages, simulated_bytes, exchanges,
-        packets_delivered, packets_dropped, loss_rate, ecn_marked, pfc_pause_s, pfc_pause_by_tier_s, pfc_pauses,
-        retransmissions, mean_queueing_delay_s, reordered_packets, reorder_buffers, link_down, corrupted,
-        packets_trimmed, transport, background, path_unevenness, detoured_pairs, detoured, links_most_loaded, queueing_s,
-        queued_packets,
-    }
-}
 
 impl Stored for Column {
     fn store(&self, out: &mut Vec<u8>) {
@@ -320,6 +284,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::recorder::Iteration;
+    use crate::table::Batch;
 
     fn back<T: Stored>(value: &T) -> Option<T> {
         let mut out = Vec::new();

@@ -9,7 +9,7 @@ use windtunnel_plan::Plan;
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
-const EAGER: Bytes = Bytes(u64::MAX);
+const EAGER: Bytes = Bytes::MAX;
 
 /// Hosts that cost a message nothing.
 pub(super) fn free() -> Costs {
@@ -72,7 +72,7 @@ const SAMPLED: u32 = 1 << 14;
 fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
     let (parts, seed) = (&plan.fabric, plan.seed);
     let topology = &parts.topology;
-    let (mtu, header) = (plan.network.mtu.0, plan.network.header.0);
+    let (mtu, header) = (plan.network.mtu.get(), plan.network.header.get());
     let inside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency),
         gap_per_byte: sample.map_or(0, |sample| femtoseconds_per_byte(sample.rate, 1, 1)),
@@ -199,14 +199,15 @@ fn samples(topology: &Topology, balancer: LoadBalancer) -> [Option<Sample>; 6] {
         let (from, to) = (EndpointId(0), EndpointId(to));
         // A link behind the NIC, where messages take one path or parts of all, may be slower than it.
         topology.route(balancer, 0, from, to, NicId(0), 0, &mut route);
-        let part =
-            |&(link, share): &(LinkId, f64)| topology.link(link).rate.0 as f64 / share.max(f64::MIN_POSITIVE);
+        let part = |&(link, share): &(LinkId, f64)| {
+            topology.link(link).rate.bps() as f64 / share.max(f64::MIN_POSITIVE)
+        };
         let behind = route.links.iter().map(part).fold(f64::INFINITY, f64::min);
         topology.route(LoadBalancer::Ideal, 0, from, to, NicId(0), 0, &mut route);
         let Some(rate) = route.links.iter().map(|&(link, _)| topology.link(link).rate).min() else {
             continue;
         };
-        let rate = if behind < rate.0 as f64 { BitRate(behind as u64) } else { rate };
+        let rate = if behind < rate.bps() as f64 { BitRate::from_bps(behind as u64) } else { rate };
         let class = &mut found[route.class as usize];
         let longer = class.is_none_or(|known| route.latency > known.latency);
         if longer {
@@ -219,5 +220,5 @@ fn samples(topology: &Topology, balancer: LoadBalancer) -> [Option<Sample>; 6] {
 /// Time per payload byte at `rate` when `wire` bytes carry `payload`.
 fn femtoseconds_per_byte(rate: BitRate, wire: u64, payload: u64) -> u64 {
     let numerator = 8 * 1_000_000_000_000_000u128 * u128::from(wire);
-    numerator.div_ceil(u128::from(rate.0) * u128::from(payload)) as u64
+    numerator.div_ceil(u128::from(rate.bps()) * u128::from(payload)) as u64
 }

@@ -49,8 +49,8 @@ fn sentence(episode: usize, found: &Divergence, threads: [usize; 2]) -> String {
     let Divergence { from, events: [one, two], .. } = *found;
     format!(
         "episode {episode}: the first events that differ are at {} ({} ps): {one} with {} threads, {two} with {}",
-        Span(from.0),
-        from.0,
+        Span::from_ps(from.ps()),
+        from.ps(),
         threads[0],
         threads[1],
     )

@@ -59,8 +59,8 @@ pub fn stats(path: &Path) -> Result<String, Failure> {
         "requires": stats.requires,
         "irequires": stats.irequires,
         "roots": stats.roots,
-        "bytes": stats.bytes.0,
-        "largest_message": stats.largest_message.0,
+        "bytes": stats.bytes.get(),
+        "largest_message": stats.largest_message.get(),
         "cpus": stats.cpus,
         "nics": stats.nics,
         "calc_ns": stats.calc.ns_ceil(),
@@ -126,7 +126,7 @@ pub fn merge(sources: &[String], target: &Path) -> Result<(), Failure> {
 /// [`InputError`] naming the parameter.
 pub fn loggops(text: &str) -> Result<LogGops, InputError> {
     let place = format!("--loggops {text}");
-    let mut parameters = LogGops { eager_limit: Bytes(65_535), ..LogGops::default() };
+    let mut parameters = LogGops { eager_limit: Bytes::new(65_535), ..LogGops::default() };
     let mut seen = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').ok_or_else(|| {
@@ -141,12 +141,12 @@ pub fn loggops(text: &str) -> Result<LogGops, InputError> {
             })
         };
         match name {
-            "L" => parameters.latency = Span(scaled(3)?),
-            "o" => parameters.overhead = Span(scaled(3)?),
-            "g" => parameters.gap = Span(scaled(3)?),
+            "L" => parameters.latency = Span::from_ps(scaled(3)?),
+            "o" => parameters.overhead = Span::from_ps(scaled(3)?),
+            "g" => parameters.gap = Span::from_ps(scaled(3)?),
             "G" => parameters.gap_per_byte = scaled(6)?,
             "O" => parameters.overhead_per_byte = scaled(6)?,
-            "S" => parameters.eager_limit = Bytes(scaled(0)?),
+            "S" => parameters.eager_limit = Bytes::new(scaled(0)?),
             _ => {
                 let error = InputError::new(
                     &place,
@@ -226,8 +226,8 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         .map_err(|error| Failure::Input(InputError::new(path.display().to_string(), error.to_string())))?;
     while shard.handle(1 << 16) {}
     shard.drain();
-    let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.0).collect();
-    if let Some(rank) = finish_ps.iter().position(|&ps| ps == Time::NEVER.0) {
+    let finish_ps: Vec<u64> = shard.fabric().finish_times().iter().map(|time| time.ps()).collect();
+    if let Some(rank) = finish_ps.iter().position(|&ps| ps == Time::NEVER.ps()) {
         return Err(Failure::Input(InputError::new(
             path.display().to_string(),
             format!(
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn parameters_left_out_are_zero_and_unknown_ones_are_named() {
         assert_eq!(loggops("L=1000,o=10,g=5,G=0.02").unwrap().gap_per_byte, 20_000);
-        assert_eq!(loggops("L=1").unwrap().eager_limit, Bytes(65_535));
+        assert_eq!(loggops("L=1").unwrap().eager_limit, Bytes::new(65_535));
         let error = loggops("L=1,o=1,g=1,G=1,X=2").unwrap_err();
         assert!(error.message.starts_with("unknown parameter `X`"), "{error}");
     }

@@ -214,6 +214,12 @@ fn carry_out<P: Borrow<Planned>>(
     let (sha256, inputs) = (planned.sha256().to_owned(), planned.inputs().to_vec());
     if let Some(journal) = &journal {
         journal.plan(&Made { sha256: sha256.clone(), inputs: inputs.clone(), build: build().to_owned() })?;
+        let whole = windtunnel_run::is_whole(planned.plan(), planned.is_full());
+        if let Some(remark) =
+            journal.begins_anew(whole).filter(|_| matches!(how.journal, Some(Keep::GoingOn(_))))
+        {
+            progress.remark(&remark);
+        }
     }
     let options = RunOptions {
         source: planned.source().to_owned(),
@@ -292,7 +298,8 @@ fn ready_to_route(topology: &Topology) {
     }
     const { assert!(size_of::<Port>() >= 32) };
     // Not all zeroes, so that every page is written and not only promised.
-    let idle = Port { free_at: Time::NEVER, waiting: Bytes(0), carried: Bytes(0), dropped: Bytes(0) };
+    let idle =
+        Port { free_at: Time::NEVER, waiting: Bytes::ZERO, carried: Bytes::ZERO, dropped: Bytes::ZERO };
     let mut ports = vec![idle; topology.link_count()];
     let mut route = Route::new();
     let last = EndpointId(topology.endpoints() - 1);

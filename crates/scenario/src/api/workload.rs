@@ -128,7 +128,7 @@ pub fn edit(request: &str) -> Result<String, Failure> {
                 let workload = open(&file)?;
                 let from = from.unwrap_or(next);
                 next = from.saturating_add(workload.ranks() as u32);
-                jobs.push(Part { workload, from, start: Span(start) });
+                jobs.push(Part { workload, from, start: Span::from_ps(start) });
             }
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let merged = edit::place(jobs, placing, seed)
@@ -169,7 +169,7 @@ fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
         .iter()
         .map(|(stream, busy)| json!({"stream": stream, "busy_s": seconds(*busy)}))
         .collect();
-    let bytes = counts.bytes.0;
+    let bytes = counts.bytes.get();
     let mut answer = json!({
         "ranks": counts.ranks,
         "idle_ranks": counts.idle_ranks,
@@ -195,5 +195,5 @@ fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
 }
 
 fn seconds(span: Span) -> f64 {
-    span.0 as f64 * 1e-12
+    span.ps() as f64 * 1e-12
 }

@@ -48,7 +48,7 @@ fn results(mut summary: Value) -> Value {
 fn what_is_left_out_has_the_documented_value() {
     let read: Scenario = load::scenario(SMALLEST, "smallest.yaml", &[]).unwrap();
     assert_eq!(read.seed, 0);
-    assert_eq!((read.network.mtu.0, read.network.header.0), (Bytes(4_150), Bytes(66)));
+    assert_eq!((read.network.mtu.0, read.network.header.0), (Bytes::new(4_150), Bytes::new(66)));
     assert_eq!(read.network.load_balancer.of.entry.name, "ecmp");
     assert_eq!((read.memory, read.fold), (MemoryPolicy::Refuse, Fold::Auto));
     assert_eq!(read.cluster.scheduler, "fcfs");

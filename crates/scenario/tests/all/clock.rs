@@ -85,15 +85,15 @@ fn it_stands_where_it_is_told_to_and_gives_the_same() {
         });
         let (mut until, mut all) = (0, Vec::new());
         loop {
-            gate.advance(CalendarTime(until));
+            gate.advance(CalendarTime::from_ns(until));
             let state = still(&gate);
             if state.ended {
                 break;
             }
-            assert!(state.now.0 <= until, "{fidelity}: {state:?} at {until}");
-            assert!(state.next.is_some_and(|next| next.0 > until), "{fidelity}: {state:?} at {until}");
+            assert!(state.now.ns() <= until, "{fidelity}: {state:?} at {until}");
+            assert!(state.next.is_some_and(|next| next.ns() > until), "{fidelity}: {state:?} at {until}");
             let notices = gate.take();
-            assert!(notices.iter().all(|notice| notice.at.0 <= until), "{fidelity}: {notices:?}");
+            assert!(notices.iter().all(|notice| notice.at.ns() <= until), "{fidelity}: {notices:?}");
             // It stands: a moment later nothing else has happened.
             assert_eq!(gate.wait(Duration::from_millis(1)), (state, true));
             assert_eq!(gate.take(), []);
@@ -123,7 +123,7 @@ fn it_stands_where_it_is_told_to_and_gives_the_same() {
             let ended =
                 all.iter().find(|one| one.what == "ended" && one.job.as_deref() == job["name"].as_str());
             let finish = (job["finish_s"].as_f64().expect("it ended") * 1e9).round() as u64;
-            assert_eq!(ended.map(|one| one.at.0), Some(finish), "{fidelity}: {}", job["name"]);
+            assert_eq!(ended.map(|one| one.at.ns()), Some(finish), "{fidelity}: {}", job["name"]);
         }
     }
 }

@@ -122,7 +122,7 @@ fn replicas_that_cross_leaf_groups_are_a_class_of_their_own() {
         };
         let (alike, folded, whole) = (with("4", "auto"), with("3", "auto"), with("3", "off"));
         let folds = [&alike, &folded, &whole].map(|summary| summary["fold"].clone());
-        assert_eq!(folds, [4.into(), 2.into(), 1.into()], "zero {zero}");
+        assert_eq!(folds, [4, 2, 1].map(Value::from), "zero {zero}");
         assert_eq!(figures(&folded), figures(&whole), "zero {zero}");
         assert!(folded["events"].as_u64() < whole["events"].as_u64());
     }

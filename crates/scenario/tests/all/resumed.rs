@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::Value;
 use windtunnel_scenario::api::{self, Failure, Keep, RunRequest};
-use windtunnel_scenario::table::{Batch, Discard, TableSink};
+use windtunnel_scenario::table::{Batch, Discard, ProgressSink, TableSink};
 
 /// Keeps the tables.
 #[derive(Debug, Default)]
@@ -108,6 +108,46 @@ fn wherever_it_was_killed_it_gives_the_same() {
             assert_eq!(length, journal.len(), "{fidelity}: after {cut} of {} bytes", journal.len());
         }
     }
+}
+
+/// Takes remarks.
+#[derive(Default)]
+struct Remarks(Vec<String>);
+
+impl ProgressSink for Remarks {
+    fn progress(&mut self, _: Option<f64>, _: f64, _: u64) -> bool {
+        true
+    }
+
+    fn remark(&mut self, line: &str) {
+        self.0.push(line.to_owned());
+    }
+}
+
+/// A run that is one simulation from end to end says that it begins anew, and gives the same; so does one whose journal knows nothing.
+#[test]
+fn a_run_that_begins_anew_says_so() {
+    let (text, path) = (scenario("message", "{operations: none}"), place("whole.journal"));
+    let asked = |full, journal| RunRequest { full, ..request(&text, journal, 1) };
+    let told = |full, journal| {
+        let mut remarks = Remarks::default();
+        let summary = api::run(&asked(full, Some(journal)), &mut Tables::default(), &mut remarks);
+        (serde_json::from_str::<Value>(&summary.expect("it runs")).expect("a summary is JSON"), remarks.0)
+    };
+    let (undisturbed, none) = told(true, fresh(&path));
+    assert!(none.is_empty(), "{none:?}");
+    let (again, remarks) = told(true, Keep::GoingOn(path.clone()));
+    assert_eq!(again["jobs"], undisturbed["jobs"]);
+    assert!(remarks[0].contains("`--full` of several jobs is one simulation from end to end"), "{remarks:?}");
+    told(false, fresh(&path));
+    let journal = fs::read(&path).expect("it is there");
+    let (_, none) = told(false, Keep::GoingOn(path.clone()));
+    assert!(none.is_empty(), "{none:?}");
+    fs::write(&path, &journal[..24 + 13 + "what was asked for".len()]).expect("a file can be written");
+    let (_, remarks) = told(false, Keep::GoingOn(path));
+    assert!(remarks[0].ends_with(
+        "no episode of the run had ended when it was stopped; the run goes on from its beginning"
+    ));
 }
 
 proptest! {

@@ -93,8 +93,8 @@ impl BCube {
             switch_delay: spec.switch_latency,
             direct,
         };
-        let delays = bcube.direct.delay.0.saturating_add(spec.switch_latency.0);
-        let hop = Span(delays.saturating_add(bcube.cable.propagation.0.saturating_mul(2)));
+        let delays = bcube.direct.delay.ps().saturating_add(spec.switch_latency.ps());
+        let hop = Span::from_ps(delays.saturating_add(bcube.cable.propagation.ps().saturating_mul(2)));
         let hops = [("cable".to_owned(), spec.cable.length_mm, hop, u64::from(spec.levels))];
         bcube.direct.check_latency(hops.into_iter())?;
         Ok(bcube)

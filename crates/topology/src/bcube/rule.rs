@@ -237,7 +237,7 @@ impl Shape for BCube {
     /// ports' rate. With odd `ports` the servers of the middle value are cut at the next digit, and so on: always the
     /// rate of one cable for every server of a half.
     fn bisection(&self) -> BitRate {
-        self.direct.bisection(u128::from(self.direct.routers / 2) * u128::from(self.cable.rate.0))
+        self.direct.bisection(u128::from(self.direct.routers / 2) * u128::from(self.cable.rate.bps()))
     }
 
     fn diameter(&self) -> u32 {

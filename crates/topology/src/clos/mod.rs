@@ -96,10 +96,10 @@ impl Clos {
         check_sizes(spec)?;
         let edge = Edge::new(hosts, spec.planes)?;
         let nic_rate = spec.tiers[0].rate;
-        if !nic_rate.0.is_multiple_of(u64::from(spec.planes)) {
+        if !nic_rate.bps().is_multiple_of(u64::from(spec.planes)) {
             return Err(TopologyError::Planes { rate: nic_rate, planes: spec.planes });
         }
-        let port_rate = BitRate(nic_rate.0 / u64::from(spec.planes));
+        let port_rate = BitRate::from_bps(nic_rate.bps() / u64::from(spec.planes));
         let joints = joints(spec, port_rate)?;
         let propagations = propagations(spec)?;
 
@@ -236,9 +236,11 @@ fn check_sizes(spec: &ClosSpec) -> Result<(), TopologyError> {
         return zero("planes".to_owned());
     }
     for (index, tier) in spec.tiers.iter().enumerate() {
-        for (name, is_zero) in
-            [("ports_down", tier.ports_down == 0), ("rate", tier.rate.0 == 0), ("bundle", tier.bundle == 0)]
-        {
+        for (name, is_zero) in [
+            ("ports_down", tier.ports_down == 0),
+            ("rate", tier.rate.bps() == 0),
+            ("bundle", tier.bundle == 0),
+        ] {
             if is_zero {
                 return zero(format!("tiers[{index}].{name}"));
             }
@@ -272,8 +274,8 @@ fn joints(spec: &ClosSpec, port_rate: BitRate) -> Result<Vec<Joint>, TopologyErr
     let joint = |(index, pair): (usize, &[Tier])| {
         let (lower, upper) = (&pair[0], &pair[1]);
         let rate_down = if index == 0 { port_rate } else { lower.rate };
-        let down = f64::from(lower.ports_down) * rate_down.0 as f64;
-        let exact = down / (lower.oversubscription * upper.rate.0 as f64);
+        let down = f64::from(lower.ports_down) * rate_down.bps() as f64;
+        let exact = down / (lower.oversubscription * upper.rate.bps() as f64);
         let whole = exact.round();
         // Ratios such as 4/3 are not exact in binary: allow for their rounding, not for a mistake.
         if whole < 1.0 || whole > f64::from(u32::MAX) || (exact - whole).abs() > 1e-6 * whole {
@@ -318,7 +320,7 @@ fn propagations(spec: &ClosSpec) -> Result<Vec<Span>, TopologyError> {
     let mut path = 0;
     let delay = |(index, tier): (usize, &Tier)| {
         let cable = (u128::from(tier.length_mm) * u128::from(spec.propagation_ps_per_m)).div_ceil(1_000);
-        path += 2 * (cable + u128::from(tier.switch_latency.0));
+        path += 2 * (cable + u128::from(tier.switch_latency.ps()));
         if path >= LONGEST_PS {
             return Err(TopologyError::Latency {
                 tier: index,
@@ -326,7 +328,7 @@ fn propagations(spec: &ClosSpec) -> Result<Vec<Span>, TopologyError> {
                 delay: tier.switch_latency,
             });
         }
-        Ok(Span(cable as u64))
+        Ok(Span::from_ps(cable as u64))
     };
     spec.tiers.iter().enumerate().map(delay).collect()
 }

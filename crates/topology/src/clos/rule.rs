@@ -330,10 +330,10 @@ impl Shape for Clos {
                         u64::from(self.levels[lower].switches) * u64::from(self.stages[lower].uplinks.get())
                     }
                 };
-                u128::from(cables) * u128::from(self.planes) * u128::from(self.levels[tier].rate.0)
+                u128::from(cables) * u128::from(self.planes) * u128::from(self.levels[tier].rate.bps())
             };
             let narrowest = (0..=turn).map(below).min().unwrap_or(0);
-            BitRate(u64::try_from(narrowest / 2).unwrap_or(u64::MAX))
+            BitRate::from_bps(u64::try_from(narrowest / 2).unwrap_or(u64::MAX))
         }
     }
 

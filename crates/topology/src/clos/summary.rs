@@ -34,8 +34,8 @@ impl Clos {
                 ports_down_used: cables,
                 ports_down_unused: switches * u64::from(level.ports_down) - cables,
                 oversubscription: rate_up.map(|rate_up| {
-                    f64::from(level.ports_down) * rate_down.0 as f64
-                        / (f64::from(ports_up) * rate_up.0 as f64)
+                    f64::from(level.ports_down) * rate_down.bps() as f64
+                        / (f64::from(ports_up) * rate_up.bps() as f64)
                 }),
             }
         };
@@ -54,7 +54,7 @@ impl Clos {
         let narrowest = tiers
             .iter()
             .take(if hosts.count > 1 { reach.map_or(0, |turn| turn + 1) } else { 0 })
-            .map(|tier| u128::from(tier.links / 2) * u128::from(tier.rate_down.0))
+            .map(|tier| u128::from(tier.links / 2) * u128::from(tier.rate_down.bps()))
             .min()
             .unwrap_or(0);
         TopologySummary {
@@ -67,7 +67,7 @@ impl Clos {
             switches: tiers.iter().map(|tier| tier.switches).sum(),
             links: u64::from(self.edge.fabric) + u64::from(self.links),
             tiers,
-            bisection: BitRate(u64::try_from(narrowest / 2).unwrap_or(u64::MAX)),
+            bisection: BitRate::from_bps(u64::try_from(narrowest / 2).unwrap_or(u64::MAX)),
             diameter_links,
             diameter_latency,
         }

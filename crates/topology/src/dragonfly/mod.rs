@@ -127,14 +127,14 @@ fn oversize(found: u64, sizes: &[Size]) -> TopologyError {
 
 /// A cable of the spec; where there are none of its kind it need not have a rate.
 fn cable_if(used: bool, spec: &CableSpec, direct: &DirectSpec, path: &str) -> Result<Cable, TopologyError> {
-    let none = CableSpec::new(BitRate(1));
+    let none = CableSpec::new(BitRate::from_bps(1));
     cable(if used { spec } else { &none }, direct, path)
 }
 
 /// The longest paths by rule are two legs of Valiant's.
 fn check_latency(direct: &Direct, local: &Cable, global: &Cable) -> Result<(), TopologyError> {
     // The sum of two delays that were checked one by one may still be too long for 64 bits.
-    let hop = |cable: &Cable| Span(cable.propagation.0.saturating_add(direct.delay.0));
+    let hop = |cable: &Cable| Span::from_ps(cable.propagation.ps().saturating_add(direct.delay.ps()));
     let kinds = [("local", local, 4), ("global", global, 2)];
     direct.check_latency(
         kinds.into_iter().map(|(path, cable, count)| (path.to_owned(), cable.length_mm, hop(cable), count)),
@@ -143,12 +143,12 @@ fn check_latency(direct: &Direct, local: &Cable, global: &Cable) -> Result<(), T
 
 /// What the NICs of some routers can send.
 fn rate(direct: &Direct, routers: u32) -> u128 {
-    u128::from(routers) * u128::from(direct.nics.get()) * u128::from(direct.nic.rate.0)
+    u128::from(routers) * u128::from(direct.nics.get()) * u128::from(direct.nic.rate.bps())
 }
 
 /// What the NICs of a single router can send each other by halves: there is no cut.
 fn alone(direct: &Direct) -> BitRate {
-    BitRate(u64::try_from(rate(direct, 1) / 2).unwrap_or(u64::MAX))
+    BitRate::from_bps(u64::try_from(rate(direct, 1) / 2).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -507,10 +507,10 @@ impl Shape for DragonflyPlus {
             (1, _) => (leaves / 2, u128::MAX),
             _ => {
                 let cables = halves * u128::from(self.channels.copies);
-                (groups / 2 * leaves, cables * u128::from(self.global.rate.0))
+                (groups / 2 * leaves, cables * u128::from(self.global.rate.bps()))
             }
         };
-        let ups = u128::from(senders) * u128::from(self.spines.get()) * u128::from(self.local.rate.0);
+        let ups = u128::from(senders) * u128::from(self.spines.get()) * u128::from(self.local.rate.bps());
         self.direct.bisection(cut.min(ups).min(rate(&self.direct, senders)))
     }
 

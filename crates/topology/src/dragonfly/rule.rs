@@ -348,10 +348,10 @@ impl Shape for Dragonfly {
         let halves = |n: u32| u128::from(n / 2) * u128::from(n.div_ceil(2));
         let (senders, cut) = match (groups, routers) {
             (1, 1) => return alone(&self.direct),
-            (1, _) => (routers / 2, halves(routers) * u128::from(self.local.rate.0)),
+            (1, _) => (routers / 2, halves(routers) * u128::from(self.local.rate.bps())),
             _ => {
                 let cables = halves(groups) * u128::from(self.channels.copies);
-                (groups / 2 * routers, cables * u128::from(self.global.rate.0))
+                (groups / 2 * routers, cables * u128::from(self.global.rate.bps()))
             }
         };
         self.direct.bisection(cut.min(rate(&self.direct, senders)))

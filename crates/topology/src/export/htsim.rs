@@ -46,10 +46,10 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
     }
     let mut text = format!("Nodes {hosts}\nTiers {}\nPodsize {pod}\n", top + 1);
     for (index, tier) in spec.tiers.iter().enumerate() {
-        if !tier.rate.0.is_multiple_of(1_000_000_000) {
+        if !tier.rate.bps().is_multiple_of(1_000_000_000) {
             return refuse(format!(
                 "expected rates in whole Gbps for htsim, found {} bps in tier {index}",
-                tier.rate.0
+                tier.rate.bps()
             ));
         }
         if tier.loss > 0.0 {
@@ -59,9 +59,9 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
             ));
         }
         let ps = u128::from(tier.length_mm) * u128::from(spec.propagation_ps_per_m) / 1_000;
-        let whole_ns = ps.is_multiple_of(1_000) && tier.switch_latency.0.is_multiple_of(1_000);
+        let whole_ns = ps.is_multiple_of(1_000) && tier.switch_latency.ps().is_multiple_of(1_000);
         if !whole_ns || ps == 0 {
-            let delay = tier.switch_latency.0;
+            let delay = tier.switch_latency.ps();
             return refuse(format!(
                 "expected latencies in whole ns, of a link at least 1, for htsim, found {ps} ps and {delay} ps in tier \
                  {index}"
@@ -74,12 +74,12 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
             _ => u64::from(tier.ports_down),
         };
         let _ = writeln!(text, "Tier {index}");
-        let _ = writeln!(text, "Downlink_speed_Gbps {}", tier.rate.0 / 1_000_000_000);
+        let _ = writeln!(text, "Downlink_speed_Gbps {}", tier.rate.bps() / 1_000_000_000);
         let _ = writeln!(text, "Radix_Down {used}");
         if let Some(above) = spec.tiers.get(index + 1) {
-            let down = u128::from(tier.ports_down) * u128::from(tier.rate.0);
-            let uplinks = (down as f64 / (tier.oversubscription * above.rate.0 as f64)).round() as u64;
-            let up = u128::from(uplinks) * u128::from(above.rate.0);
+            let down = u128::from(tier.ports_down) * u128::from(tier.rate.bps());
+            let uplinks = (down as f64 / (tier.oversubscription * above.rate.bps() as f64)).round() as u64;
+            let up = u128::from(uplinks) * u128::from(above.rate.bps());
             if up == 0 || !down.is_multiple_of(up) {
                 return refuse(format!(
                     "expected an oversubscription that is a whole number for htsim, found {} in tier {index}",
@@ -95,8 +95,8 @@ pub fn htsim_clos(spec: &ClosSpec, name: &str) -> Result<String, GraphError> {
             let _ = writeln!(text, "Bundle {}", tier.bundle);
         }
         let _ = writeln!(text, "Downlink_Latency_ns {}", ps / 1_000);
-        if tier.switch_latency.0 > 0 {
-            let _ = writeln!(text, "Switch_Latency_ns {}", tier.switch_latency.0 / 1_000);
+        if tier.switch_latency.ps() > 0 {
+            let _ = writeln!(text, "Switch_Latency_ns {}", tier.switch_latency.ps() / 1_000);
         }
     }
     Ok(text)

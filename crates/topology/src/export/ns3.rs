@@ -120,14 +120,14 @@ fn simai(graph: &GraphSpec, gpus: u32, no_scale_up: bool) -> Result<String, Grap
     if !no_scale_up {
         // Half of the way from GPU to GPU on either side of the NVSwitch.
         let scale_up = host.scale_up;
-        if !scale_up.latency.0.is_multiple_of(2) {
+        if !scale_up.latency.ps().is_multiple_of(2) {
             let what = format!(
                 "expected a scale-up latency of an even number of ps, found {} ps",
-                scale_up.latency.0
+                scale_up.latency.ps()
             );
             return Err(cannot(&graph.source, what, None));
         }
-        let half = windtunnel_kernel::Span(scale_up.latency.0 / 2);
+        let half = windtunnel_kernel::Span::from_ps(scale_up.latency.ps() / 2);
         for gpu in 0..servers * gpus {
             let link = GraphLink { a: 0, b: 0, rate: scale_up.rate, latency: half, loss: 0.0 };
             row(&mut text, (gpu, servers * gpus + gpu / gpus), &link);

@@ -158,8 +158,8 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::any_shape::each;
     use crate::port::SwitchId;
-    use crate::shape::each;
     use crate::spec::{CableSpec, Dimension, DirectSpec, TopologySpec, TorusSpec};
     use crate::topology::Topology;
     use windtunnel_kernel::BitRate;

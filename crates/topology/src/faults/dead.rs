@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::row::ones;
+use crate::any_shape::each;
 use crate::link::LinkId;
 use crate::port::SwitchId;
-use crate::shape::{Far, Shape, each};
+use crate::shape::{Far, Shape};
 use crate::topology::Topology;
 
 /// Failed cables and switches, and what follows for ports.

@@ -7,10 +7,11 @@ use windtunnel_kernel::{EndpointId, NicId};
 use super::cache::{Cache, Step};
 use super::dead::Dead;
 use super::field::Way;
+use crate::any_shape::each;
 use crate::choose::{choose_hashed, choose_plane, choose_weighted_hashed};
 use crate::link::{LinkId, LoadBalancer, Route};
 use crate::port::{Itinerary, PortSet, SwitchId, Target};
-use crate::shape::{Shape, each};
+use crate::shape::Shape;
 use crate::topology::Topology;
 
 windtunnel_kernel::named! {

@@ -32,13 +32,15 @@ pub(super) fn between_halves(
         Network { arcs: Vec::new(), of: vec![Vec::new(); nodes], level: Vec::new(), next: vec![0; nodes] };
     // The cables of one half at a switch are one arc.
     let mut ends = vec![[0u128; 2]; switches as usize];
-    nics.for_each(|(first, switch, rate)| ends[switch as usize][usize::from(!first)] += u128::from(rate.0));
+    nics.for_each(|(first, switch, rate)| {
+        ends[switch as usize][usize::from(!first)] += u128::from(rate.bps());
+    });
     for (switch, [first, second]) in ends.into_iter().enumerate() {
         network.join(source, switch as u32, first);
         network.join(switch as u32, sink, second);
     }
-    cables.for_each(|(from, to, rate)| network.join(from, to, u128::from(rate.0)));
-    BitRate(u64::try_from(network.flow(source, sink)).unwrap_or(u64::MAX))
+    cables.for_each(|(from, to, rate)| network.join(from, to, u128::from(rate.bps())));
+    BitRate::from_bps(u64::try_from(network.flow(source, sink)).unwrap_or(u64::MAX))
 }
 
 impl Network {

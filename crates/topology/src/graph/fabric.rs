@@ -115,7 +115,7 @@ pub(crate) fn host_spec(spec: &GraphSpec) -> Result<(u32, HostSpec), GraphError>
         return Err(fail(GraphProblem::UnevenHosts { name, found, nics, due }));
     }
     let count = spec.host_count() as u32;
-    let rate = BitRate(0);
+    let rate = BitRate::ZERO;
     let scale_up = ScaleUpSpec { size: Some(1), rate, latency: Span::ZERO };
     Ok((count, spec.host.unwrap_or(HostSpec { gpus: 1, nics, rails: false, scale_up })))
 }
@@ -250,7 +250,7 @@ struct Kinds {
 
 impl Kinds {
     fn number(&mut self, link: &GraphLink) -> u32 {
-        let key = (link.rate.0, link.latency.0, link.loss.to_bits());
+        let key = (link.rate.bps(), link.latency.ps(), link.loss.to_bits());
         *self.known.entry(key).or_insert_with(|| {
             // Latencies of a file need not be those of a length.
             self.list.push(Cable {

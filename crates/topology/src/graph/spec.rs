@@ -156,7 +156,7 @@ impl GraphSpec {
         if link.a == link.b {
             return Err(GraphProblem::SelfLink { node: name(link.a) }.into());
         }
-        if link.rate.0 == 0 {
+        if link.rate.bps() == 0 {
             return Err(GraphProblem::ZeroRate { a: name(link.a), b: name(link.b) }.into());
         }
         if !(0.0..1.0).contains(&link.loss) {
@@ -270,7 +270,7 @@ mod tests {
             "star.csv: links[0]: expected a link between two nodes, found one from `h0` to itself"
         );
         assert_eq!(
-            message(&|spec| spec.links[0].rate = BitRate(0)),
+            message(&|spec| spec.links[0].rate = BitRate::ZERO),
             "star.csv: links[0]: expected a rate above 0 between `h0` and `s`, found 0"
         );
         assert_eq!(

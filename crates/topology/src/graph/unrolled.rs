@@ -25,7 +25,7 @@ impl GraphSpec {
         // A link's latency has the delay of the switch at its far end.
         let half = |into: LinkId| {
             let link = topology.link(into);
-            Span((link.latency - link.propagation).0.div_ceil(2))
+            Span::from_ps((link.latency - link.propagation).ps().div_ceil(2))
         };
         let mut join = |a: u32, b: u32, there: LinkId, ends: Span| {
             let link = topology.link(there);
@@ -64,7 +64,7 @@ impl GraphSpec {
 /// What is inside a host; in a graph every port of a NIC is a NIC of its own.
 fn inside(topology: &Topology) -> HostSpec {
     let (gpus, domain) = (topology.endpoints_per_host(), topology.scale_up_size());
-    let (mut rate, mut latency) = (windtunnel_kernel::BitRate(0), Span::ZERO);
+    let (mut rate, mut latency) = (windtunnel_kernel::BitRate::ZERO, Span::ZERO);
     if domain > 1 {
         // The first link leaves the first GPU into its scale-up domain.
         let out = topology.link(LinkId(0));

@@ -148,7 +148,8 @@ impl HammingMesh {
             switch_delay: spec.switch_latency,
             direct,
         };
-        let hop = |cable: &Cable, delay: Span| Span(cable.propagation.0.saturating_add(delay.0));
+        let hop =
+            |cable: &Cable, delay: Span| Span::from_ps(cable.propagation.ps().saturating_add(delay.ps()));
         let over_switch = hop(&mesh.switch_cable, spec.switch_latency.max(mesh.direct.delay));
         let on_board = hop(&mesh.board_cable, mesh.direct.delay);
         let farthest = mesh.lines.iter().map(|line| u64::from(line.farthest())).sum();

@@ -318,8 +318,8 @@ impl Shape for HammingMesh {
     fn bisection(&self) -> BitRate {
         let rate = |direction: usize| {
             let (switch, board) = self.lines[direction].cut();
-            u128::from(switch) * u128::from(self.switch_cable.rate.0)
-                + u128::from(board) * u128::from(self.board_cable.rate.0)
+            u128::from(switch) * u128::from(self.switch_cable.rate.bps())
+                + u128::from(board) * u128::from(self.board_cable.rate.bps())
         };
         let cut = |direction: usize| {
             let line = &self.lines[direction];

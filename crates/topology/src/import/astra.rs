@@ -77,11 +77,11 @@ pub(super) fn read(file: &str, text: &str, defaults: &Defaults) -> Result<GraphS
             (Block::Ring, _) => 2,
             (Block::FullyConnected, npus) => u64::from(npus) - 1,
         };
-        let rate_of = |dimension: &Dimension| dimension.cable.rate.map_or(0, |rate| rate.0);
+        let rate_of = |dimension: &Dimension| dimension.cable.rate.map_or(0, windtunnel_kernel::BitRate::bps);
         let sum = dimensions.iter().fold(0u64, |sum, dimension| {
             sum.saturating_add(ports(dimension).saturating_mul(rate_of(dimension)))
         });
-        let own = Cable { rate: Some(BitRate(sum.max(1))), latency: Some(Span::ZERO), loss: 0.0 };
+        let own = Cable { rate: Some(BitRate::from_bps(sum.max(1))), latency: Some(Span::ZERO), loss: 0.0 };
         for npu in 0..total {
             let router =
                 graph.declare(&format!("npu{npu}/router"), Some(NodeKind::Switch), None, Place::File)?;
@@ -183,8 +183,8 @@ fn dimensions(source: Source<'_>, document: &Document) -> Result<Vec<Dimension>,
             return Err(source.syntax(place(&latency.referenced), "a latency of at least 0 ns", &found));
         }
         let cable = Cable {
-            rate: Some(BitRate(rate.round() as u64)),
-            latency: Some(Span((latency.value * 1e3).round() as u64)),
+            rate: Some(BitRate::from_bps(rate.round() as u64)),
+            latency: Some(Span::from_ps((latency.value * 1e3).round() as u64)),
             loss: 0.0,
         };
         dimensions.push(Dimension { block, npus: npus.value, cable });

@@ -143,8 +143,8 @@ impl Links {
 fn difference(there: &LinkAttributes, back: &LinkAttributes) -> (&'static str, String, String) {
     let text =
         |value: Option<u64>, unit: &str| value.map_or("none".to_owned(), |value| format!("{value} {unit}"));
-    let rate = |link: &LinkAttributes| text(link.cable.rate.map(|rate| rate.0), "bps");
-    let latency = |link: &LinkAttributes| text(link.cable.latency.map(|span| span.0), "ps");
+    let rate = |link: &LinkAttributes| text(link.cable.rate.map(windtunnel_kernel::BitRate::bps), "bps");
+    let latency = |link: &LinkAttributes| text(link.cable.latency.map(windtunnel_kernel::Span::ps), "ps");
     if there.cable.rate != back.cable.rate {
         ("rate", rate(there), rate(back))
     } else if there.cable.latency != back.cable.latency {

@@ -221,7 +221,7 @@ impl Reader<'_> {
         let length_mm = latency.number * 1_000_000 / DEFAULT_PROPAGATION_PS_PER_M;
         let mut spec = Tier::new(down.number as u32, BitRate::from_gbps(speed.number));
         spec.length_mm = length_mm;
-        spec.switch_latency = Span(block.or("Switch_Latency_ns", 0) * 1_000);
+        spec.switch_latency = Span::from_ps(block.or("Switch_Latency_ns", 0) * 1_000);
         let bundle = block.get("Bundle");
         if let Some(value) = bundle {
             if value.number == 0 || !down.number.is_multiple_of(value.number) {

@@ -151,7 +151,7 @@ fn rate_of(source: Source<'_>, line: Line<'_>, lanes: &str, speed: &str) -> Resu
     };
     let (_, lane) = LANES.iter().find(|(name, _)| *name == speed).ok_or_else(fail)?;
     let lanes: u64 = lanes.parse().ok().filter(|lanes| (1..=64).contains(lanes)).ok_or_else(fail)?;
-    Ok(BitRate(lane * lanes))
+    Ok(BitRate::from_bps(lane * lanes))
 }
 
 /// The host of an adapter's description: what stands before ` HCA-1`, ` mlx5_0` and the like.
@@ -218,7 +218,7 @@ fn build(
                 && there != back
             {
                 let (a, b) = (name(from), name(cable.from));
-                let text = |rate: BitRate| format!("{} Gbps", rate.0 as f64 / 1e9);
+                let text = |rate: BitRate| format!("{} Gbps", rate.bps() as f64 / 1e9);
                 let (there, back) = (text(there), text(back));
                 let problem = GraphProblem::Asymmetric { what: "rate", a, b, there, back };
                 return Err(source.fail(cable.place, problem));

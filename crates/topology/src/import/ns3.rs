@@ -244,9 +244,9 @@ fn servers(
                 }
                 let (rate, latency) =
                     (row.cable.rate.unwrap_or_default(), row.cable.latency.unwrap_or_default());
-                let sum = scale_up[low as usize].get_or_insert((BitRate(0), Span::ZERO));
+                let sum = scale_up[low as usize].get_or_insert((BitRate::ZERO, Span::ZERO));
                 // Through an NVSwitch: its link there and another one back.
-                *sum = (BitRate(sum.0.0.saturating_add(rate.0)), sum.1.max(latency * 2));
+                *sum = (BitRate::from_bps(sum.0.bps().saturating_add(rate.bps())), sum.1.max(latency * 2));
             }
             (Id::Endpoint, Id::Endpoint) | (Id::NvSwitch, _) | (_, Id::NvSwitch) => {
                 let what = format!(
@@ -271,7 +271,7 @@ fn servers(
     }
     if let Some(gpu) = (0..nics.len()).find(|&gpu| scale_up[gpu] != scale_up[0]) {
         let text = |at: usize| match scale_up[at] {
-            Some((rate, _)) => format!("{} Gbps", rate.0 as f64 / 1e9),
+            Some((rate, _)) => format!("{} Gbps", rate.bps() as f64 / 1e9),
             None => "none".to_owned(),
         };
         return Err(uneven("NVLink rate", gpu, text(gpu), text(0)));

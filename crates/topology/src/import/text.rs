@@ -106,12 +106,12 @@ impl Source<'_> {
 
     /// A rate with its unit.
     pub(super) fn rate(self, key: &str, word: Word<'_>) -> Result<BitRate, GraphError> {
-        self.quantity(key, word, Dimension::Rate).map(BitRate)
+        self.quantity(key, word, Dimension::Rate).map(BitRate::from_bps)
     }
 
     /// A time with its unit.
     pub(super) fn time(self, key: &str, word: Word<'_>) -> Result<Span, GraphError> {
-        self.quantity(key, word, Dimension::Time).map(Span)
+        self.quantity(key, word, Dimension::Time).map(Span::from_ps)
     }
 
     /// The delay of a cable of a length with its unit, at the default speed of light in it.
@@ -119,6 +119,6 @@ impl Source<'_> {
         let mm = self.quantity(key, word, Dimension::Length)?;
         let ps = (u128::from(mm) * u128::from(crate::DEFAULT_PROPAGATION_PS_PER_M)).div_ceil(1_000);
         let too_long = || self.syntax(word.place, "a length that light crosses in 200 days", word.text);
-        u64::try_from(ps).map(Span).map_err(|_| too_long())
+        u64::try_from(ps).map(Span::from_ps).map_err(|_| too_long())
     }
 }

@@ -20,7 +20,7 @@ impl FullMesh {
             let by_dimension = inside().map(|(number, axis)| {
                 let size = u128::from(axis.place.size.get());
                 let (half, lines) = (size / 2, routers / size);
-                let rate = u128::from(axis.links.get()) * u128::from(axis.cable.rate.0);
+                let rate = u128::from(axis.links.get()) * u128::from(axis.cable.rate.bps());
                 let middle = if size % 2 == 1 { least[set & !(1 << number)] } else { 0 };
                 (lines * half * (size - half)).saturating_mul(rate).saturating_add(middle)
             });

@@ -116,7 +116,7 @@ impl FullMesh {
         let detours = spec.routing == MeshRouting::OneDetour;
         direct.check_latency(axes.iter().enumerate().map(|(index, axis)| {
             // The sum of two delays that were checked one by one may still be too long for 64 bits.
-            let hop = Span(axis.cable.propagation.0.saturating_add(direct.delay.0));
+            let hop = Span::from_ps(axis.cable.propagation.ps().saturating_add(direct.delay.ps()));
             // Any dimension may be the one with the detour.
             (format!("dimensions[{index}].cable"), axis.cable.length_mm, hop, 1 + u64::from(detours))
         }))?;

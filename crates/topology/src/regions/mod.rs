@@ -195,19 +195,19 @@ impl Regions {
     fn check_latency(&self) -> Result<(), TopologyError> {
         let inside = |building: &Building| {
             let (climb, descent) = building.clos.climb_and_descent(building.clos.tiers() - 1);
-            u128::from(climb.0.max(descent.0))
+            u128::from(climb.ps().max(descent.ps()))
         };
         let slowest = self.buildings.iter().map(inside).max().unwrap_or(0);
         let mut total = 2 * slowest;
         for (index, entry) in self.entries.iter().enumerate() {
             // A path passes an entry at most once.
             let delay = entry.between.map(|at| self.top_delay(at)).into_iter().max().unwrap_or_default();
-            total += u128::from(entry.cable.propagation.0) + u128::from(delay.0);
+            total += u128::from(entry.cable.propagation.ps()) + u128::from(delay.ps());
             if total >= LONGEST_PS {
                 return Err(TopologyError::LongPaths {
                     path: format!("cross[{index}].cable"),
                     length_mm: entry.cable.length_mm,
-                    hop: Span(entry.cable.propagation.0.saturating_add(delay.0)),
+                    hop: Span::from_ps(entry.cable.propagation.ps().saturating_add(delay.ps())),
                 });
             }
         }

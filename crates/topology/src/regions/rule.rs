@@ -40,7 +40,7 @@ impl Regions {
     fn rate_between(&self, is_left: impl Fn(u32) -> bool) -> u128 {
         let parted = |between: [u32; 2]| is_left(between[0]) != is_left(between[1]);
         let entries = self.entries.iter().filter(|entry| parted(entry.between));
-        entries.map(|entry| u128::from(entry.count) * u128::from(entry.cable.rate.0)).sum()
+        entries.map(|entry| u128::from(entry.count) * u128::from(entry.cable.rate.bps())).sum()
     }
 
     /// The longest way over cables between buildings, with the switches that they arrive at.
@@ -339,7 +339,7 @@ impl Shape for Regions {
         } else {
             (1..count as u32).map(|end| cut(&|building| building < end)).min()
         };
-        BitRate(u64::try_from(least.map_or(0, |(_, rate)| rate)).unwrap_or(u64::MAX))
+        BitRate::from_bps(u64::try_from(least.map_or(0, |(_, rate)| rate)).unwrap_or(u64::MAX))
     }
 
     fn diameter(&self) -> u32 {

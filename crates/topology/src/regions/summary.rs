@@ -29,7 +29,7 @@ impl Regions {
             let top = own.pop().expect("a Clos has a tier");
             let inner = own.into_iter().map(|tier| {
                 let switches = u128::from(tier.switches);
-                let rate = |ports: u32, rate: BitRate| switches * u128::from(ports) * u128::from(rate.0);
+                let rate = |ports: u32, rate: BitRate| switches * u128::from(ports) * u128::from(rate.bps());
                 let down = rate(tier.ports_down, tier.rate_down);
                 let up = rate(tier.ports_up, tier.rate_up.unwrap_or_default());
                 (tier, Capacity { down, up })
@@ -49,8 +49,9 @@ impl Regions {
     /// The top tier of a building with its cables to others.
     fn with_cross(&self, building: &Building, mut top: TierSummary) -> (TierSummary, Capacity) {
         let cables = building.exits.iter().map(|exit| &self.entries[exit.entry as usize]);
-        let up = cables.clone().map(|entry| u128::from(entry.count) * u128::from(entry.cable.rate.0)).sum();
-        let down = u128::from(top.ports_down_used) * u128::from(top.rate_down.0);
+        let up =
+            cables.clone().map(|entry| u128::from(entry.count) * u128::from(entry.cable.rate.bps())).sum();
+        let down = u128::from(top.ports_down_used) * u128::from(top.rate_down.bps());
         top.ports_up = cables.clone().map(|entry| entry.count.div_ceil(building.tops.1)).sum();
         top.rate_up = cables.map(|entry| entry.cable.rate).max();
         (top, Capacity { down, up })

@@ -12,7 +12,7 @@ use super::{Axis, Torus};
 impl Axis {
     /// Rate cut in a line.
     fn cut(&self) -> u128 {
-        u128::from(self.links.get()) * u128::from(self.cable.rate.0) * if self.ring { 2 } else { 1 }
+        u128::from(self.links.get()) * u128::from(self.cable.rate.bps()) * if self.ring { 2 } else { 1 }
     }
 }
 

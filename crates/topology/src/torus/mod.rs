@@ -152,7 +152,7 @@ impl Torus {
         };
         torus.direct.check_latency(torus.axes.iter().enumerate().map(|(index, axis)| {
             // The sum of two delays that were checked one by one may still be too long for 64 bits.
-            let hop = Span(axis.cable.propagation.0.saturating_add(torus.direct.delay.0));
+            let hop = Span::from_ps(axis.cable.propagation.ps().saturating_add(torus.direct.delay.ps()));
             (format!("dimensions[{index}].cable"), axis.cable.length_mm, hop, u64::from(axis.farthest()))
         }))?;
         Ok(torus)

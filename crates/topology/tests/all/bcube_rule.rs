@@ -94,7 +94,7 @@ fn no_cut_into_halves_is_narrower() {
         let topology = build(spec(ports, levels));
         let housed: Vec<SwitchId> = targets(&topology).into_keys().collect();
         let narrowest = narrowest_cut(&topology, &housed);
-        assert_eq!(topology.summary().bisection.0, narrowest, "BCube({ports}, {levels})");
+        assert_eq!(topology.summary().bisection.bps(), narrowest, "BCube({ports}, {levels})");
     }
 }
 
@@ -111,7 +111,7 @@ fn published_sizes_hold() {
     // A diameter of k + 1 servers: as many times two cables, and the NICs' own.
     assert_eq!(large.diameter_links, 8 + 2);
     // One cable of every server of a half.
-    assert_eq!(large.bisection.0, 2_048 * RATE.0);
+    assert_eq!(large.bisection.bps(), 2_048 * RATE.bps());
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn specs() -> impl Strategy<Value = ClosSpec> {
     (ports, 1..=3u32, any::<bool>(), 1..=2u32, 1..=2u32, 1..=2u32, 0.5..=1.0f64).prop_map(
         |(above, nics, rails, planes, bundle, narrow, fill)| {
             let leaf = if rails { 2 } else { 2 * nics };
-            let mut tiers = vec![Tier::new(leaf * bundle, BitRate(RATE.0 * u64::from(planes)))];
+            let mut tiers = vec![Tier::new(leaf * bundle, BitRate::from_bps(RATE.bps() * u64::from(planes)))];
             for ports in above {
                 let mut tier = Tier::new((ports + 1) * bundle, RATE);
                 tier.bundle = bundle;

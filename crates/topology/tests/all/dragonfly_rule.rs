@@ -270,11 +270,11 @@ fn impossible_sizes_are_refused_with_the_nearest_valid_ones() {
     };
     assert_eq!(changed(|spec| spec.direct.host.rails = true), "host.rails");
     assert_eq!(changed(|spec| spec.direct.hosts_per_router = 0), "hosts_per_router");
-    assert_eq!(changed(|spec| spec.direct.nic.rate = BitRate(0)), "nic.rate");
-    assert_eq!(changed(|spec| spec.local.rate = BitRate(0)), "local.rate");
+    assert_eq!(changed(|spec| spec.direct.nic.rate = BitRate::ZERO), "nic.rate");
+    assert_eq!(changed(|spec| spec.local.rate = BitRate::ZERO), "local.rate");
     assert_eq!(changed(|spec| spec.global.loss = 1.5), "global.loss");
     assert_eq!(changed(|spec| spec.global.length_mm = u64::MAX), "global");
-    assert_eq!(changed(|spec| spec.direct.router_latency = Span(u64::MAX)), "nic");
+    assert_eq!(changed(|spec| spec.direct.router_latency = Span::MAX), "nic");
     assert_eq!(refused(plus(2, 0, 1, 1).topology()).0, "leaves");
     assert_eq!(refused(plus(2, 1, 0, 1).topology()).0, "spines");
     // The size named is the largest that fits.
@@ -304,7 +304,7 @@ fn greatest_flow(topology: &Topology) -> u64 {
                 Peer::Nic { .. } if first(switch) => (source, switch.0),
                 Peer::Nic { .. } => (switch.0, sink),
             };
-            *room.entry(pair).or_default() += topology.link(link).rate.0;
+            *room.entry(pair).or_default() += topology.link(link).rate.bps();
         }
     }
     let mut flow = 0;
@@ -340,7 +340,7 @@ proptest! {
     /// With local cables that are no bottleneck, the bisection is what can flow.
     #[test]
     fn bisection_is_the_greatest_flow((groups, routers, ports) in sizes(5, 4), hosts in 1..=6u32) {
-        let fast = BitRate(RATE.0 * 1_000);
+        let fast = BitRate::from_bps(RATE.bps() * 1_000);
         let mut spec = dragonfly(groups, routers, ports);
         spec.direct.hosts_per_router = hosts;
         if groups > 1 {
@@ -348,7 +348,7 @@ proptest! {
         }
         prop_assume!(groups * routers > 1);
         let topology = build(spec);
-        prop_assert_eq!(topology.summary().bisection.0, greatest_flow(&topology));
+        prop_assert_eq!(topology.summary().bisection.bps(), greatest_flow(&topology));
     }
 
     /// Of a dragonfly+ too; local cables as slow as the others may be a bottleneck where spines lack global ones.
@@ -359,11 +359,11 @@ proptest! {
         let mut spec = plus(groups, leaves, spines, ports);
         spec.direct.hosts_per_router = hosts;
         if groups > 1 && fast {
-            spec.local.rate = BitRate(RATE.0 * 1_000);
+            spec.local.rate = BitRate::from_bps(RATE.bps() * 1_000);
         }
         prop_assume!(groups * leaves > 1);
         let topology = build(spec);
-        let (bisection, flow) = (topology.summary().bisection.0, greatest_flow(&topology));
+        let (bisection, flow) = (topology.summary().bisection.bps(), greatest_flow(&topology));
         if fast || groups == 1 {
             prop_assert_eq!(bisection, flow);
         } else {

@@ -133,7 +133,10 @@ fn no_cut_into_halves_is_narrower() {
     // Where a ragged cut is: all of one row and one of each other, 2 + 2 cables in rows and 2 in each of 3 columns.
     let ragged = build(spec([1, 1], [3, 4]));
     let housed: Vec<SwitchId> = targets(&ragged).into_keys().collect();
-    assert_eq!((ragged.summary().bisection.0, narrowest_cut(&ragged, &housed)), (12 * RATE.0, 10 * RATE.0));
+    assert_eq!(
+        (ragged.summary().bisection.bps(), narrowest_cut(&ragged, &housed)),
+        (12 * RATE.bps(), 10 * RATE.bps())
+    );
     let sizes = [
         ([2, 2], [2, 1]),
         ([2, 2], [1, 2]),
@@ -152,7 +155,7 @@ fn no_cut_into_halves_is_narrower() {
         let topology = build(spec(board, boards));
         let housed: Vec<SwitchId> = targets(&topology).into_keys().collect();
         let narrowest = narrowest_cut(&topology, &housed);
-        assert_eq!(topology.summary().bisection.0, narrowest, "boards {board:?} in {boards:?}");
+        assert_eq!(topology.summary().bisection.bps(), narrowest, "boards {board:?} in {boards:?}");
     }
 }
 
@@ -168,14 +171,14 @@ fn published_sizes_hold() {
     );
     // Switches of 32 ports, two for each board of a row. Between halves of the boards each of 32 carries 16.
     assert_eq!(two.ports(SwitchId(1_024)), 32);
-    assert_eq!(summary.bisection.0, 32 * 16 * RATE.0);
+    assert_eq!(summary.bisection.bps(), 32 * 16 * RATE.bps());
     // Up and down in either direction, and each NIC's cable.
     assert_eq!(summary.diameter_links, 4 + 2);
     let four = build(spec([4, 4], [8, 8]));
     assert_eq!((four.hosts(), four.switches()), (1_024, 1_024 + 64));
     // A step to the edge more at each end.
     assert_eq!(four.summary().diameter_links, 8 + 2);
-    assert_eq!(four.summary().bisection.0, 32 * 8 * RATE.0);
+    assert_eq!(four.summary().bisection.bps(), 32 * 8 * RATE.bps());
 }
 
 #[test]

@@ -33,18 +33,18 @@ prop_compose! {
             nodes.push(GraphNode { name, kind: NodeKind::Switch, tier: tiered.then_some(number as u8) });
             if number > 0 {
                 let (a, b) = (number as u32, parent % number as u32);
-                links.push(GraphLink { a, b, rate: BitRate(7), latency: Span::ZERO, loss: 0.1 });
+                links.push(GraphLink { a, b, rate: BitRate::from_bps(7), latency: Span::ZERO, loss: 0.1 });
             }
         }
         for (number, &(at, rate, latency)) in hosts.iter().enumerate() {
             nodes.push(GraphNode { name: format!("h{number}"), kind: NodeKind::Host, tier: None });
             let (a, b) = (count + number as u32, at % count);
-            links.push(GraphLink { a, b, rate: BitRate(rate), latency: Span(latency), loss: 0.0 });
+            links.push(GraphLink { a, b, rate: BitRate::from_bps(rate), latency: Span::from_ps(latency), loss: 0.0 });
         }
         for &(a, b, rate, latency, parallel) in &chords {
             let (a, b) = (a % count, b % count);
             if a != b {
-                let link = GraphLink { a, b, rate: BitRate(rate), latency: Span(latency), loss: 1e-6 };
+                let link = GraphLink { a, b, rate: BitRate::from_bps(rate), latency: Span::from_ps(latency), loss: 1e-6 };
                 links.extend(std::iter::repeat_n(link, parallel as usize + 1));
             }
         }
@@ -148,8 +148,8 @@ proptest! {
         }
         links.extend((0..gpus).map(|leaf| link(servers + leaf, servers + gpus)));
         let size = if scale_up { None } else { Some(1) };
-        let rate = if scale_up { BitRate::from_gbps(2_880) } else { BitRate(0) };
-        let latency = if scale_up { Span(50_002) } else { Span::ZERO };
+        let rate = if scale_up { BitRate::from_gbps(2_880) } else { BitRate::ZERO };
+        let latency = if scale_up { Span::from_ps(50_002) } else { Span::ZERO };
         let scale_up = ScaleUpSpec { size, rate, latency };
         let host = HostSpec { gpus, nics: gpus * ports, rails: false, scale_up };
         let graph = GraphSpec { nodes, links, host: Some(host), source: "graph".to_owned() };
@@ -224,7 +224,7 @@ fn what_a_format_cannot_say_is_told() {
 
     let mut graph = grid_graph(&[2], &[true], 1);
     assert!(ns3(&graph).unwrap_err().to_string().contains("found two between `r1` and `r0`"));
-    graph.links[2].rate = BitRate(1);
+    graph.links[2].rate = BitRate::from_bps(1);
     let error = edge_list(&graph).unwrap_err();
     assert_eq!(
         error.to_string(),

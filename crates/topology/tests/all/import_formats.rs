@@ -33,7 +33,7 @@ fn cables(graph: &GraphSpec) -> Vec<(&str, &str, u64, u64)> {
     graph
         .links
         .iter()
-        .map(|link| (name(link.a), name(link.b), link.rate.0 / 1_000_000, link.latency.0))
+        .map(|link| (name(link.a), name(link.b), link.rate.bps() / 1_000_000, link.latency.ps()))
         .collect()
 }
 
@@ -370,9 +370,15 @@ fn astra_sim() {
     assert_eq!(read.links.len(), 15 + 15 + 15);
     let gib = |gb: u64| gb * 8 * (1 << 30);
     // A router: twice the ring's rate and once the switch's.
-    assert_eq!(read.links[0].rate, BitRate(2 * gib(100) + gib(50)));
-    assert_eq!((read.links[15].rate, read.links[15].latency), (BitRate(gib(100)), Span::from_ns(500)));
-    assert_eq!((read.links[30].rate, read.links[30].latency), (BitRate(gib(50)), Span(1_000_500)));
+    assert_eq!(read.links[0].rate, BitRate::from_bps(2 * gib(100) + gib(50)));
+    assert_eq!(
+        (read.links[15].rate, read.links[15].latency),
+        (BitRate::from_bps(gib(100)), Span::from_ns(500))
+    );
+    assert_eq!(
+        (read.links[30].rate, read.links[30].latency),
+        (BitRate::from_bps(gib(50)), Span::from_ps(1_000_500))
+    );
     let ends = cables(&read);
     assert_eq!((ends[15].0, ends[15].1), ("npu0/router", "npu1/router"));
     assert_eq!((ends[30].0, ends[30].1), ("npu0/router", "dimension1/switch0"));

@@ -34,7 +34,7 @@ prop_compose! {
             a,
             b,
             rate: BitRate::from_gbps(100 + number as u64 % 2),
-            latency: Span(number as u64),
+            latency: Span::from_ps(number as u64),
             loss: 0.0,
         };
         let links = ends.iter().enumerate().map(link).collect();

@@ -24,7 +24,7 @@ fn assert_same_cables(graph: &GraphSpec, found: &ClosSpec, places: &[ClosPlace])
         .map(|link| {
             let (a, b) = (place(link.a), place(link.b));
             let (low, high) = if tier(a) < tier(b) { (a, b) } else { (b, a) };
-            (low, high, link.rate.0, link.latency.0)
+            (low, high, link.rate.bps(), link.latency.ps())
         })
         .collect();
     mapped.sort_unstable();

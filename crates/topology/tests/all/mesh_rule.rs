@@ -49,7 +49,8 @@ fn specs() -> impl Strategy<Value = FullMeshSpec> {
             Dimension { size, wrap: false, links, cable }
         });
         let mut direct = DirectSpec::new(RATE);
-        (direct.hosts_per_router, direct.host.nics, direct.router_latency) = (hosts, nics, Span(300_000));
+        (direct.hosts_per_router, direct.host.nics, direct.router_latency) =
+            (hosts, nics, Span::from_ps(300_000));
         let routing = if detours { MeshRouting::OneDetour } else { MeshRouting::Minimal };
         FullMeshSpec { direct, dimensions: dimensions.collect(), routing }
     })
@@ -124,7 +125,7 @@ proptest! {
         };
         let halves = (0..1u32 << routers).filter(|half| half.count_ones() == routers / 2);
         let least = halves.map(cables).min().expect("there is a half");
-        prop_assert_eq!(topology.summary().bisection.0, least * RATE.0);
+        prop_assert_eq!(topology.summary().bisection.bps(), least * RATE.bps());
     }
 }
 
@@ -213,7 +214,7 @@ fn hyperx_has_its_sizes() {
     let summary = topology.summary();
     assert_eq!((topology.switches(), topology.hosts()), (48, 768));
     assert_eq!(summary.diameter_links, 2 + 2);
-    assert_eq!(summary.bisection, BitRate(RATE.0 * (2 * 8) * 48 / 4));
+    assert_eq!(summary.bisection, BitRate::from_bps(RATE.bps() * (2 * 8) * 48 / 4));
     assert_eq!(topology.link_count(), 2 * 768 + 48 * (7 * 2 + 5 * 3));
     assert_eq!(topology.ports(SwitchId(5)), 7 * 2 + 5 * 3 + 16);
     let link = topology.out_link(SwitchId(13), 3).expect("cabled");
@@ -284,7 +285,7 @@ fn errors_say_what_was_expected_and_found() {
     assert_eq!(path(&|spec| spec.dimensions.clear()), "dimensions");
     assert_eq!(path(&|spec| spec.dimensions[1].size = 0), "dimensions[1].size");
     assert_eq!(path(&|spec| spec.dimensions[1].links = 0), "dimensions[1].links");
-    assert_eq!(path(&|spec| spec.dimensions[0].cable.rate = BitRate(0)), "dimensions[0].cable.rate");
+    assert_eq!(path(&|spec| spec.dimensions[0].cable.rate = BitRate::ZERO), "dimensions[0].cable.rate");
     assert_eq!(path(&|spec| spec.dimensions[0].cable.loss = 1.5), "dimensions[0].cable.loss");
     assert_eq!(path(&|spec| spec.dimensions[0].cable.length_mm = u64::MAX), "dimensions[0].cable");
     assert_eq!(path(&|spec| spec.direct.host.rails = true), "host.rails");

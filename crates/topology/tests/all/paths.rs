@@ -51,7 +51,7 @@ impl Graph {
         let (hosts, nics, tiers) = (spec.hosts, spec.host.nics, &spec.tiers);
         for plane in 0..spec.planes {
             let prefix = if spec.planes > 1 { format!("plane{plane}/") } else { String::new() };
-            let rate = tiers[0].rate.0 / u64::from(spec.planes);
+            let rate = tiers[0].rate.bps() / u64::from(spec.planes);
             let per_leaf = if spec.host.rails { tiers[0].ports_down } else { tiers[0].ports_down / nics };
             let mut blocks: Vec<Vec<String>> = Vec::new();
             for host in 0..hosts {
@@ -71,7 +71,7 @@ impl Graph {
             let mut rate_down = rate as f64;
             for tier in 1..tiers.len() {
                 let (lower, upper) = (&tiers[tier - 1], &tiers[tier]);
-                let (bundle, rate_up) = (upper.bundle, upper.rate.0);
+                let (bundle, rate_up) = (upper.bundle, upper.rate.bps());
                 let uplinks =
                     f64::from(lower.ports_down) * rate_down / (lower.oversubscription * rate_up as f64);
                 let parents = uplinks.round() as usize / bundle as usize;
@@ -176,7 +176,7 @@ fn spec() -> impl Strategy<Value = ClosSpec> {
                     Tier {
                         ports_down,
                         oversubscription,
-                        rate: BitRate(rate(index)),
+                        rate: BitRate::from_bps(rate(index)),
                         length_mm: 1_000 + 700 * index as u64,
                         bundle,
                         switch_latency: Span::from_ns(100 + index as u64),
@@ -234,7 +234,7 @@ proptest! {
         let links: Vec<LinkId> = (0..topology.link_count()).map(LinkId::from_index).collect();
         let scale_up = if topology.scale_up_size() > 1 { 2 * topology.endpoints() as usize } else { 0 };
         let found: BTreeMap<String, u64> =
-            links[scale_up..].iter().map(|&link| (topology.link_name(link), topology.link(link).rate.0)).collect();
+            links[scale_up..].iter().map(|&link| (topology.link_name(link), topology.link(link).rate.bps())).collect();
         let expected: BTreeMap<String, u64> =
             graph.edges.iter().map(|edge| (edge.name.clone(), edge.rate)).collect();
         prop_assert_eq!(expected.len(), graph.edges.len());

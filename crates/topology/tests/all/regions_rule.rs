@@ -176,7 +176,7 @@ fn cables_keep_their_length_and_loss() {
             for &link in &found[&pair] {
                 let info = topology.link(link);
                 // 10 km take 50 us.
-                assert_eq!(info.propagation, Span(50_000_000 * (index as u64 + 1)));
+                assert_eq!(info.propagation, Span::from_ps(50_000_000 * (index as u64 + 1)));
                 assert_eq!((info.rate, info.loss), (BitRate::from_gbps(800), 1e-5 * (index + 1) as f64));
             }
         }
@@ -192,7 +192,7 @@ fn cables_keep_their_length_and_loss() {
     topology.route(LoadBalancer::Ecmp, 1, EndpointId(0), EndpointId(8), NicId(0), 0, &mut route);
     assert_eq!((route.links.len(), route.class), (2 + 2 + 1 + 1, PathClass::OtherBuilding));
     assert_eq!(topology.summary().diameter_links, 2 + 2 + 1 + 1);
-    assert_eq!(topology.summary().diameter_latency, Span(150_000_000));
+    assert_eq!(topology.summary().diameter_latency, Span::from_ps(150_000_000));
 }
 
 /// With fewer cables than top switches only those that have one are climbed to.
@@ -327,11 +327,11 @@ fn table_3_of_the_scale_across_explorer() {
         assert_eq!(counts, expected, "{name}");
         assert_eq!(
             summary.bisection,
-            BitRate(RATE.0 * u64::from(devices / 4)),
+            BitRate::from_bps(RATE.bps() * u64::from(devices / 4)),
             "{name}: 1:4 of the GPUs' rate"
         );
         assert_eq!(summary.diameter_links, 2 + 5, "{name}");
-        assert_eq!(summary.diameter_latency, Span(50_000_000), "{name}");
+        assert_eq!(summary.diameter_latency, Span::from_ps(50_000_000), "{name}");
         let cross = (0..topology.link_count() as u32).map(LinkId);
         let cross = cross.filter(|&link| topology.link(link).tier == LinkTier::CrossBuilding).count();
         assert_eq!(cross as u32, 2 * devices / 4, "{name}");
@@ -375,7 +375,7 @@ fn errors_say_what_was_expected_and_found() {
     assert_eq!(path(&|spec| spec.buildings[1].hosts = 0), "buildings[1].hosts");
     assert_eq!(path(&|spec| spec.host.nics = 0), "host.nics");
     assert_eq!(path(&|spec| spec.cross[0].count = 0), "cross[0].count");
-    assert_eq!(path(&|spec| spec.cross[0].cable.rate = BitRate(0)), "cross[0].cable.rate");
+    assert_eq!(path(&|spec| spec.cross[0].cable.rate = BitRate::ZERO), "cross[0].cable.rate");
     assert_eq!(path(&|spec| spec.cross[0].cable.loss = -0.1), "cross[0].cable.loss");
     assert_eq!(path(&|spec| spec.cross[0].cable.length_mm = u64::MAX), "cross[0].cable");
     assert_eq!(

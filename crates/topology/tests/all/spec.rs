@@ -58,7 +58,7 @@ fn a_single_host_needs_no_fabric() {
     spec.hosts = 1;
     let summary = build(spec.clone()).summary();
     assert_eq!((summary.diameter_links, summary.diameter_latency), (2, Span::from_ns(500)));
-    assert_eq!(summary.bisection, BitRate(0));
+    assert_eq!(summary.bisection, BitRate::ZERO);
     // Two domains in a host meet over the spines, each on its own rail.
     spec.host.scale_up.size = Some(4);
     assert_eq!(build(spec).summary().diameter_links, 4);
@@ -176,7 +176,7 @@ fn errors_say_what_was_expected_and_found() {
         (|s| s.host.gpus = 0, "host.gpus", "expected `host.gpus` to be at least 1, found 0", None),
         (|s| s.host.nics = 0, "host.nics", "expected `host.nics` to be at least 1, found 0", None),
         (
-            |s| s.host.scale_up.rate = BitRate(0),
+            |s| s.host.scale_up.rate = BitRate::ZERO,
             "host.scale_up.rate",
             "expected `host.scale_up.rate` to be at least 1, found 0",
             None,
@@ -190,7 +190,7 @@ fn errors_say_what_was_expected_and_found() {
             None,
         ),
         (
-            |s| s.tiers[1].rate = BitRate(0),
+            |s| s.tiers[1].rate = BitRate::ZERO,
             "tiers[1].rate",
             "expected `tiers[1].rate` to be at least 1, found 0",
             None,
@@ -251,7 +251,7 @@ fn errors_say_what_was_expected_and_found() {
             Some("1 is a single link"),
         ),
         (
-            |s| (s.planes, s.tiers[0].rate) = (3, BitRate(400)),
+            |s| (s.planes, s.tiers[0].rate) = (3, BitRate::from_bps(400)),
             "planes",
             "expected planes that divide the NIC rate of 400 bit/s, found 3",
             Some("2 and 4 do"),
@@ -311,7 +311,7 @@ fn absurd_sizes_are_refused() {
     assert_eq!(too_high.path(), "tiers");
     let mut slow = ClosSpec::new(1, host, vec![Tier::new(1, RATE); 3]);
     for tier in &mut slow.tiers {
-        tier.switch_latency = Span(u64::MAX / 4);
+        tier.switch_latency = Span::from_ps(u64::MAX / 4);
     }
     assert!(matches!(error(slow), TopologyError::Latency { tier: 1, .. }));
     let lone = build(ClosSpec::new(1, host, vec![Tier::new(1, RATE); 255]));

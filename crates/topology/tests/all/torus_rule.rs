@@ -150,7 +150,7 @@ proptest! {
         let topology = build(spec);
         let housed: Vec<SwitchId> = targets(&topology).into_keys().collect();
         let nics = housed.len() as u64 / 2 * nic_gbps * 1_000_000_000;
-        prop_assert_eq!(topology.summary().bisection.0, narrowest_cut(&topology, &housed).min(nics));
+        prop_assert_eq!(topology.summary().bisection.bps(), narrowest_cut(&topology, &housed).min(nics));
     }
 }
 
@@ -160,7 +160,7 @@ fn published_sizes_hold() {
     let tpu = build(cube(16, 3, true)).summary();
     assert_eq!((tpu.switches, tpu.links, tpu.diameter_links), (4_096, 2 * 4_096 + 6 * 4_096, 24 + 2));
     // 2 k^(n-1) channels each way (Dally, Towles, §5.2.1).
-    assert_eq!(tpu.bisection.0, 2 * 16 * 16 * RATE.0);
+    assert_eq!(tpu.bisection.bps(), 2 * 16 * 16 * RATE.bps());
     // Fugaku (Ajima et al., Cluster'18): Tofu D, 24 x 23 x 24 x 2 x 3 x 2, the fourth and last without wrap.
     let wrapped = [true, true, true, false, true, false];
     let sizes = [24, 23, 24, 2, 3, 2];
@@ -171,7 +171,7 @@ fn published_sizes_hold() {
     // Ten cables of a node: six in the large dimensions, 1 + 2 + 1 in the small ones.
     assert_eq!(topology.ports(SwitchId(0)), 10 + 1);
     // An odd mesh of 3 x 3 x 3 is bisected by (3^3 - 1) / (3 - 1) cables.
-    assert_eq!(build(cube(3, 3, false)).summary().bisection.0, 13 * RATE.0);
+    assert_eq!(build(cube(3, 3, false)).summary().bisection.bps(), 13 * RATE.bps());
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn wrong_specs_are_refused_with_the_nearest_right_one() {
         zero("dimensions[0].links")
     );
     let mut slow = cube(3, 2, true);
-    slow.dimensions[1].cable.rate = BitRate(0);
+    slow.dimensions[1].cable.rate = BitRate::ZERO;
     assert_eq!(error(slow), zero("dimensions[1].cable.rate"));
     let mut nobody = cube(3, 2, true);
     nobody.direct.hosts_per_router = 0;

@@ -154,7 +154,7 @@ impl Plan {
                 return Err(CollectiveError::Zero { what });
             }
         }
-        let (kind, mut bytes) = (spec.kind, spec.bytes.0);
+        let (kind, mut bytes) = (spec.kind, spec.bytes.get());
         if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = kind
             && root >= n
         {
@@ -212,7 +212,7 @@ impl Plan {
             // Its messages bring the latency of their path themselves.
             let path = spec.library.as_ref().map_or(Span::ZERO, |library| library.0.latency[1]);
             if spec.domain < n {
-                plan.before = Span(plan.before.0.saturating_sub(path.0));
+                plan.before = Span::from_ps(plan.before.ps().saturating_sub(path.ps()));
             }
         }
         if algorithm.wants_whole_domains() && !n.is_multiple_of(plan.domain) {
@@ -235,11 +235,12 @@ impl Plan {
         let (Some(cost), Some(library)) = (cost, &spec.library) else {
             return Self::with_tuner(spec, n, tuner);
         };
-        let alone = CollectiveSpec { library: None, routing: None, bytes: Bytes(cost.bytes), ..spec.clone() };
+        let alone =
+            CollectiveSpec { library: None, routing: None, bytes: Bytes::new(cost.bytes), ..spec.clone() };
         let mut plan = Self::with_tuner(&alone, n, tuner)?;
         let steps = u64::from(plan.rounds) / u64::from(plan.depth.max(1));
-        let own = library.0.latency[usize::from(spec.domain < n)].0;
-        plan.before = Span(cost.before.0.saturating_sub(steps * own));
+        let own = library.0.latency[usize::from(spec.domain < n)].ps();
+        plan.before = Span::from_ps(cost.before.ps().saturating_sub(steps * own));
         Ok(plan)
     }
 

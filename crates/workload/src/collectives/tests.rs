@@ -11,7 +11,7 @@ fn sizes() -> impl Iterator<Item = u32> {
 }
 
 fn spec(kind: K, algorithm: A, bytes: u64) -> CollectiveSpec {
-    CollectiveSpec { algorithm, ..CollectiveSpec::new(kind, Bytes(bytes)) }
+    CollectiveSpec { algorithm, ..CollectiveSpec::new(kind, Bytes::new(bytes)) }
 }
 
 /// The messages of one member in one round with their contents.
@@ -295,7 +295,7 @@ fn exchanges_bring_every_block_home() {
 #[test]
 fn a_barrier_hears_from_everybody() {
     for n in sizes() {
-        let plan = Plan::new(&CollectiveSpec::new(K::Barrier, Bytes(0)), n).unwrap();
+        let plan = Plan::new(&CollectiveSpec::new(K::Barrier, Bytes::ZERO), n).unwrap();
         assert_eq!(plan.rounds(0), log2_ceil(n));
         let mut heard: Vec<u64> = (0..n).map(|index| 1 << index).collect();
         for round in matched_rounds(&plan, 0) {
@@ -502,7 +502,7 @@ fn the_size_rule_computes_what_is_asked_and_can_be_replaced() {
             A::Ring
         }
     }
-    let small = CollectiveSpec::new(K::AllReduce, Bytes(8));
+    let small = CollectiveSpec::new(K::AllReduce, Bytes::new(8));
     assert_eq!(Plan::new(&small, 4).unwrap().algorithm(), A::Recursive);
     assert_eq!(Plan::with_tuner(&small, 4, &AlwaysRing).unwrap().algorithm(), A::Ring);
 }

@@ -94,8 +94,11 @@ mod tests {
             for &algorithm in kind.algorithms() {
                 for (n, domain) in [(2, 1), (3, 1), (4, 2), (8, 4), (12, 3), (13, 1)] {
                     for bytes in [1, 5, 12, 13, 1000, 4096, 3 << 20] {
-                        let spec =
-                            CollectiveSpec { algorithm, domain, ..CollectiveSpec::new(kind, Bytes(bytes)) };
+                        let spec = CollectiveSpec {
+                            algorithm,
+                            domain,
+                            ..CollectiveSpec::new(kind, Bytes::new(bytes))
+                        };
                         let Ok(plan) = Plan::new(&spec, n) else { continue };
                         let Some(form) = plan.closed_form().filter(|_| !plan.is_empty()) else { continue };
                         assert_eq!(
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn a_ring_sends_each_block_around_twice() {
         let of = |kind, algorithm, n: u32| {
-            let spec = CollectiveSpec { algorithm, ..CollectiveSpec::new(kind, Bytes(1 << 20)) };
+            let spec = CollectiveSpec { algorithm, ..CollectiveSpec::new(kind, Bytes::new(1 << 20)) };
             let Traffic { messages, bytes } = Plan::new(&spec, n).unwrap().traffic();
             (messages, bytes)
         };

@@ -72,7 +72,7 @@ impl SizeRule {
 
 impl Tuner for SizeRule {
     fn choose(&self, spec: &CollectiveSpec, n: u32) -> Algorithm {
-        let bytes = spec.bytes.0;
+        let bytes = spec.bytes.get();
         let block = bytes / u64::from(n);
         let spans_domains = spec.domain > 1 && spec.domain < n && n.is_multiple_of(spec.domain);
         match spec.kind {

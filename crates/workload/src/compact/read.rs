@@ -130,11 +130,11 @@ fn program(stream: &mut Stream<'_, impl Read>) -> Result<Program, CompactError> 
             0 => {
                 let duration =
                     durations.number().and_then(|value| value.checked_mul(unit)).ok_or_else(short)?;
-                OpKind::Calc { duration: Span(duration), stream: stream_id }
+                OpKind::Calc { duration: Span::from_ps(duration), stream: stream_id }
             }
             1 => OpKind::Send {
                 peer: peer().flatten().ok_or_else(short)?,
-                bytes: Bytes(sizes.number().ok_or_else(short)?),
+                bytes: Bytes::new(sizes.number().ok_or_else(short)?),
                 tag: Tag(tags.number().ok_or_else(short)?),
                 stream: stream_id,
                 nic: NicId(tags.number().ok_or_else(short)? as u8),
@@ -195,7 +195,7 @@ fn specification(stream: &mut Stream<'_, impl Read>) -> Result<CollectiveSpec, C
         *root = given;
     }
     let (algorithm, form) = (stream.text()?, stream.text()?);
-    let mut spec = CollectiveSpec::new(kind, Bytes(stream.number()?));
+    let mut spec = CollectiveSpec::new(kind, Bytes::new(stream.number()?));
     spec.algorithm = Listed::by_name(&algorithm).ok_or_else(|| stream.fault("an algorithm", &algorithm))?;
     spec.form = Listed::by_name(&form).ok_or_else(|| stream.fault("a form", &form))?;
     spec.outstanding = stream.positive()?;

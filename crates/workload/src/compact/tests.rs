@@ -13,11 +13,11 @@ use crate::{CommSlot, Dimension, OpKind, Peer, ProgramBuilder, Workload};
 fn sample() -> Workload {
     let mut builder = ProgramBuilder::new();
     let label = builder.label("gemm");
-    let first = builder.calc(Span(1_234_567), StreamId(0), label);
-    let mut spec = CollectiveSpec::new(CollectiveKind::AllToAllV, Bytes(10));
+    let first = builder.calc(Span::from_ps(1_234_567), StreamId(0), label);
+    let mut spec = CollectiveSpec::new(CollectiveKind::AllToAllV, Bytes::new(10));
     spec.matrix = Some(vec![1, 2, 3, 4].into());
     let second = builder.collective(CommSlot(0), spec, Dimension::Ep, StreamId(3), label);
-    let mut spec = CollectiveSpec::new(CollectiveKind::Broadcast { root: 1 }, Bytes(1 << 40));
+    let mut spec = CollectiveSpec::new(CollectiveKind::Broadcast { root: 1 }, Bytes::new(1 << 40));
     spec.algorithm = Algorithm::Binomial;
     let third = builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(1), 0);
     builder.requires(second, first);
@@ -27,7 +27,7 @@ fn sample() -> Workload {
     let mut builder = ProgramBuilder::new();
     let to = Peer::Rank(RankId(1));
     builder.push(
-        OpKind::Send { peer: to, bytes: Bytes(7), tag: Tag(9), stream: StreamId(0), nic: NicId(2) },
+        OpKind::Send { peer: to, bytes: Bytes::new(7), tag: Tag(9), stream: StreamId(0), nic: NicId(2) },
         Dimension::Pp,
         0,
     );

@@ -86,7 +86,7 @@ fn write_program(program: &Program, output: &mut impl Write) -> io::Result<()> {
     let whole = program
         .ops
         .iter()
-        .all(|op| !matches!(op.kind, OpKind::Calc { duration, .. } if duration.0 % 1_000 != 0));
+        .all(|op| !matches!(op.kind, OpKind::Calc { duration, .. } if duration.ps() % 1_000 != 0));
     let unit = if whole { 1_000 } else { 1 };
     head.number(unit);
     output.write_all(&head.0)?;
@@ -114,12 +114,12 @@ fn write_program(program: &Program, output: &mut impl Write) -> io::Result<()> {
         match op.kind {
             OpKind::Calc { duration, stream } => {
                 head(0, stream.0);
-                durations.number(duration.0 / unit);
+                durations.number(duration.ps() / unit);
             }
             OpKind::Send { peer: to, bytes, tag, stream, nic } => {
                 head(1, stream.0);
                 peer(Some(to));
-                sizes.number(bytes.0);
+                sizes.number(bytes.get());
                 tags.number(tag.0);
                 tags.number(u64::from(nic.0));
             }
@@ -171,7 +171,7 @@ fn specification(spec: &CollectiveSpec, column: &mut Column) {
     column.number(u64::from(root));
     column.text(spec.algorithm.name());
     column.text(spec.form.name());
-    column.number(spec.bytes.0);
+    column.number(spec.bytes.get());
     column.number(u64::from(spec.outstanding));
     column.number(u64::from(spec.domain));
     let matrix = spec.matrix.as_deref().unwrap_or_default();

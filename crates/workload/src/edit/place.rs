@@ -36,7 +36,7 @@ pub fn place(parts: Vec<Part>, placing: Placing, seed: u64) -> Result<Workload, 
     let jobs: Vec<(Workload, u32)> = parts
         .into_iter()
         .map(|mut part| {
-            if part.start.0 > 0 {
+            if part.start.ps() > 0 {
                 for program in &mut part.workload.programs {
                     delay(program, part.start);
                 }

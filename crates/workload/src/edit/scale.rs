@@ -48,16 +48,16 @@ pub fn scale(workload: &mut Workload, scale: &Scale) -> Vec<u64> {
             match &mut op.kind {
                 OpKind::Calc { duration, .. } => {
                     if let Some(rule) = rule_of[op.label as usize] {
-                        *duration = Span(times(duration.0, scale.compute[rule].1));
+                        *duration = Span::from_ps(times(duration.ps(), scale.compute[rule].1));
                         changed[rule] += 1;
                     }
                 }
-                OpKind::Send { bytes, .. } => *bytes = Bytes(times(bytes.0, scale.bytes)),
+                OpKind::Send { bytes, .. } => *bytes = Bytes::new(times(bytes.get(), scale.bytes)),
                 OpKind::Receive { .. } | OpKind::Collective { .. } => {}
             }
         }
         for spec in &mut program.specs {
-            spec.bytes = Bytes(times(spec.bytes.0, scale.bytes));
+            spec.bytes = Bytes::new(times(spec.bytes.get(), scale.bytes));
             if let Some(matrix) = &mut spec.matrix {
                 *matrix = matrix.iter().map(|&bytes| times(bytes, scale.bytes)).collect();
             }

@@ -44,9 +44,9 @@ pub fn tell(workload: &Workload) -> Told {
             match op.kind {
                 OpKind::Calc { duration, stream } => {
                     let sum = computation.entry(&program.labels[op.label as usize]).or_default();
-                    *sum = (sum.0 + 1, sum.1.saturating_add(duration.0));
+                    *sum = (sum.0 + 1, sum.1.saturating_add(duration.ps()));
                     let busy = streams.entry(stream.0).or_default();
-                    *busy = busy.saturating_add(duration.0);
+                    *busy = busy.saturating_add(duration.ps());
                 }
                 OpKind::Collective { comm, spec, .. } => {
                     let binding = workload.binding(rank, comm);
@@ -55,7 +55,7 @@ pub fn tell(workload: &Workload) -> Told {
                         let members =
                             workload.communicators[binding.communicator as usize].ranks.len() as u64;
                         let spec = &program.specs[spec as usize];
-                        let key = (spec.kind.name(), op.dimension.name(), members, spec.bytes.0);
+                        let key = (spec.kind.name(), op.dimension.name(), members, spec.bytes.get());
                         *collectives.entry(key).or_default() += 1;
                     }
                 }
@@ -74,10 +74,12 @@ pub fn tell(workload: &Workload) -> Told {
         })
         .collect();
     collectives.sort_by_key(|row| std::cmp::Reverse(u128::from(row.bytes) * u128::from(row.count)));
-    let mut computation: Vec<(String, u64, Span)> =
-        computation.into_iter().map(|(label, (count, sum))| (label.to_owned(), count, Span(sum))).collect();
-    computation.sort_by(|a, b| b.2.0.cmp(&a.2.0).then_with(|| a.0.cmp(&b.0)));
-    let streams = streams.into_iter().map(|(stream, busy)| (stream, Span(busy))).collect();
+    let mut computation: Vec<(String, u64, Span)> = computation
+        .into_iter()
+        .map(|(label, (count, sum))| (label.to_owned(), count, Span::from_ps(sum)))
+        .collect();
+    computation.sort_by(|a, b| b.2.ps().cmp(&a.2.ps()).then_with(|| a.0.cmp(&b.0)));
+    let streams = streams.into_iter().map(|(stream, busy)| (stream, Span::from_ps(busy))).collect();
     Told { collectives, computation, streams }
 }
 
@@ -93,7 +95,7 @@ pub fn matrix(workload: &Workload) -> Result<Vec<u64>, LowerError> {
         for op in &messages.program(rank).ops {
             if let OpKind::Send { peer, bytes, .. } = op.kind {
                 let cell = &mut matrix[rank.0 as usize * n + messages.resolve(rank, peer).0 as usize];
-                *cell = cell.saturating_add(bytes.0);
+                *cell = cell.saturating_add(bytes.get());
             }
         }
     }

@@ -18,14 +18,14 @@ fn recorded() -> Workload {
             let names = [format!("step{step} begin"), "gemm".to_owned(), format!("step{step} end")];
             for (place, name) in names.iter().enumerate() {
                 let label = builder.label(name);
-                let op = builder.calc(Span(if place == 1 { 1_000 } else { 0 }), StreamId(0), label);
+                let op = builder.calc(Span::from_ps(if place == 1 { 1_000 } else { 0 }), StreamId(0), label);
                 if let Some(last) = last {
                     builder.requires(op, last);
                 }
                 last = Some(op);
                 // On rank 1 step 1's sum comes behind its end.
                 if place == 1 && !(rank == 1 && step == 1) || place == 2 && rank == 1 && step == 1 {
-                    let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(1_024));
+                    let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(1_024));
                     let op = builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(1), 0);
                     builder.requires(op, last.unwrap());
                 }
@@ -63,13 +63,13 @@ fn scaling_changes_what_it_names() {
     let rules = Scale { compute: vec![("gem*".to_owned(), 0.5)], bytes: 2.0 };
     assert_eq!(scale(&mut workload, &rules), [6]);
     let told = tell(&workload);
-    assert_eq!(told.computation[0], ("gemm".to_owned(), 6, Span(3_000)));
+    assert_eq!(told.computation[0], ("gemm".to_owned(), 6, Span::from_ps(3_000)));
     assert_eq!((told.collectives[0].bytes, told.collectives[0].count), (2_048, 3));
 }
 
 #[test]
 fn workloads_side_by_side_keep_their_traffic() {
-    let part = |from, start| Part { workload: recorded(), from, start: Span(start) };
+    let part = |from, start| Part { workload: recorded(), from, start: Span::from_ps(start) };
     let alone: u64 = matrix(&recorded()).unwrap().iter().sum();
     for placing in [Placing::Packed, Placing::RoundRobin, Placing::Random] {
         let both = place(vec![part(0, 0), part(2, 5)], placing, 7).unwrap();
@@ -84,6 +84,8 @@ fn workloads_side_by_side_keep_their_traffic() {
     assert_eq!(turns.communicators[0].ranks, [RankId(0), RankId(2)]);
     let late = place(vec![part(0, 9)], Placing::Packed, 0).unwrap();
     let program = late.program(RankId(0));
-    assert!(matches!(program.ops.last().unwrap().kind, OpKind::Calc { duration, .. } if duration == Span(9)));
+    assert!(
+        matches!(program.ops.last().unwrap().kind, OpKind::Calc { duration, .. } if duration == Span::from_ps(9))
+    );
     assert_eq!(program.prerequisites[0], 1);
 }

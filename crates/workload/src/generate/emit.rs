@@ -38,7 +38,7 @@ type Tail = SmallVec<[u32; 4]>;
 const STARTED: u32 = 1 << 31;
 
 /// Bytes of the norm of a gradient: one 32-bit float.
-const NORM: Bytes = Bytes(4);
+const NORM: Bytes = Bytes::new(4);
 
 /// The stream of a dimension: 0 compute, 1 tp, 2 cp, 3 ep, 4 pp, 5 dp and everything else.
 pub const fn stream_of(dimension: Dimension) -> StreamId {
@@ -225,12 +225,12 @@ impl<'a> Emitter<'a> {
         let [first, second] = lanes[..] else {
             return (0..lanes[0].steps.len()).map(|step| (0, step)).collect();
         };
-        let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.0)).max(1);
+        let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
         let mut order = Vec::with_capacity(first.steps.len() + second.steps.len());
         let (mut a, mut b) = (0, 0);
         while a < first.steps.len() || b < second.steps.len() {
             let behind =
-                |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].0) * total(other);
+                |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].ps()) * total(other);
             let take_first = b == second.steps.len()
                 || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
             if take_first {
@@ -412,13 +412,13 @@ impl<'a> Emitter<'a> {
             .into_iter()
             .flat_map(|(exchange, chunks)| (0..chunks).map(move |chunk| (exchange, chunk, chunks)))
             .filter_map(|(exchange, chunk, chunks)| {
-                self.collective(exchange, Bytes(share(exchange.bytes.0, chunk, chunks)), &lane.tail)
+                self.collective(exchange, Bytes::new(share(exchange.bytes.get(), chunk, chunks)), &lane.tail)
             })
             .collect();
         let entry = lane.tail.clone();
         let (mut outgoing, mut sent) = (0, None);
         for part in 0..parts {
-            let op = self.calc(lane, Span(share(duration.0, part, parts)), label);
+            let op = self.calc(lane, Span::from_ps(share(duration.ps(), part, parts)), label);
             if part == 0 {
                 self.requires_all(op, &entry);
             } else {
@@ -432,7 +432,7 @@ impl<'a> Emitter<'a> {
             lane.tail.push(op);
             if let Some((exchange, chunks)) = after {
                 while outgoing < chunks && ((outgoing + 1) * parts).div_ceil(chunks) <= part + 1 {
-                    let bytes = Bytes(share(exchange.bytes.0, outgoing, chunks));
+                    let bytes = Bytes::new(share(exchange.bytes.get(), outgoing, chunks));
                     sent = self.collective(exchange, bytes, &lane.tail);
                     outgoing += 1;
                 }
@@ -453,7 +453,7 @@ impl<'a> Emitter<'a> {
             let half = self.shard_half(load.chunk);
             let mut ops = SmallVec::new();
             for (role, bytes) in [(Role::Shard(half), load.dense), (Role::ExpertShard(half), load.expert)] {
-                if bytes.0 > 0 {
+                if bytes.get() > 0 {
                     let kind = CollectiveKind::AllGather;
                     let exchange = Exchange {
                         role,
@@ -520,7 +520,7 @@ impl<'a> Emitter<'a> {
     /// Sends the lane's bucket on its way.
     fn reduce(&mut self, lane: &mut Lane) {
         let load = std::mem::replace(&mut lane.bucket, Load { chunk: lane.action.chunk, ..Load::default() });
-        if load.total().0 == 0 {
+        if load.total().get() == 0 {
             return;
         }
         self.flush(lane);
@@ -543,12 +543,12 @@ impl<'a> Emitter<'a> {
         };
         let half = self.shard_half(load.chunk);
         for (role, bytes) in [(Role::Shard(half), load.dense), (Role::ExpertShard(half), load.expert)] {
-            if bytes.0 == 0 {
+            if bytes.get() == 0 {
                 continue;
             }
             let exchange = Exchange { role, dimension: Dimension::Dp, kind, bytes, routing: None, label };
             let reduced = self.collective(exchange, bytes, tail);
-            let shard = bytes.0.div_ceil(u64::from(role.size(self.layout, self.placement)));
+            let shard = bytes.get().div_ceil(u64::from(role.size(self.layout, self.placement)));
             let across = Exchange {
                 role: Role::Replicate,
                 kind: CollectiveKind::AllReduce,
@@ -556,7 +556,7 @@ impl<'a> Emitter<'a> {
                 ..exchange
             };
             let tail = reduced.map_or_else(|| Tail::from_slice(tail), |op| Tail::from_slice(&[op]));
-            self.collective(across, Bytes(shard), &tail);
+            self.collective(across, Bytes::new(shard), &tail);
         }
     }
 

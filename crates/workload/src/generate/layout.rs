@@ -162,7 +162,7 @@ impl Default for Layout {
             schedule: ScheduleSettings::default(),
             microbatches: 1,
             // Megatron-LM's default of 40 M elements, in bf16.
-            bucket_bytes: Bytes(80_000_000),
+            bucket_bytes: Bytes::new(80_000_000),
             prefetch: 1,
             reshard: Reshard::default(),
             reduce: GradientReduce::default(),

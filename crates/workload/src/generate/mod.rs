@@ -106,9 +106,10 @@ pub fn with_costs<'a>(settings: &'a ScheduleSettings, stages: &[&ChunkWork]) -> 
     }
     let mean = |pass: fn(&ChunkWork) -> &Vec<Piece>| {
         let all: Span = stages.iter().flat_map(|work| pass(work)).map(Piece::computed).sum();
-        Span(all.0 / stages.len() as u64)
+        Span::from_ps(all.ps() / stages.len() as u64)
     };
-    let apart = |span: Span| Span((span.0 as f64 * (1.0 + settings.split_overhead)).round() as u64);
+    let apart =
+        |span: Span| Span::from_ps((span.ps() as f64 * (1.0 + settings.split_overhead)).round() as u64);
     let costs = Costs::new(
         mean(|work| &work.forward),
         apart(mean(|work| &work.backward_input)),

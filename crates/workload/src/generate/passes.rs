@@ -255,12 +255,12 @@ mod tests {
     use super::*;
 
     fn calc(ps: u64, label: &'static str) -> Piece {
-        Piece::Calc { duration: Span(ps), label }
+        Piece::Calc { duration: Span::from_ps(ps), label }
     }
 
     fn gather(axis: Dimension, overlap: Overlap) -> Piece {
         let kind = CollectiveKind::AllGather;
-        Piece::Collective { axis, kind, bytes: Bytes(8), routing: None, label: "g", overlap }
+        Piece::Collective { axis, kind, bytes: Bytes::new(8), routing: None, label: "g", overlap }
     }
 
     fn compile(pieces: &[Piece], units: u32) -> Result<Vec<Step>, GenerateError> {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn computations_merge_across_groups_of_one() {
         let pieces = [calc(1, "a"), gather(Dimension::Cp, Overlap::None), calc(2, "a"), calc(3, "b")];
-        assert_eq!(compile(&pieces, 0).unwrap(), [Step::Calc { duration: Span(12), label: "" }]);
+        assert_eq!(compile(&pieces, 0).unwrap(), [Step::Calc { duration: Span::from_ps(12), label: "" }]);
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
         assert!(matches!(
             steps[1],
             Step::Split { before: Some((_, 4)), after: Some((_, 2)), duration, label: "b" }
-                if duration == Span(30)
+                if duration == Span::from_ps(30)
         ));
         // Without a computation beside it a collective runs in line.
         assert!(matches!(steps[2], Step::Inline(_)));
@@ -303,9 +303,9 @@ mod tests {
             compile(&pieces, 3).unwrap(),
             [
                 Step::Enter(units(&[2, 1, 0])),
-                Step::Calc { duration: Span(2), label: "a" },
+                Step::Calc { duration: Span::from_ps(2), label: "a" },
                 Step::Leave(units(&[2, 1])),
-                Step::Calc { duration: Span(2), label: "b" },
+                Step::Calc { duration: Span::from_ps(2), label: "b" },
                 Step::Leave(units(&[0])),
             ]
         );
@@ -328,7 +328,7 @@ mod tests {
         assert!(
             matches!(
                 steps[..],
-                [Step::Issue(7, _), Step::Calc { duration, .. }, Step::Wait(7)] if duration == Span(3)
+                [Step::Issue(7, _), Step::Calc { duration, .. }, Step::Wait(7)] if duration == Span::from_ps(3)
             ),
             "{steps:?}"
         );

@@ -82,7 +82,7 @@ fn execute(workload: &Workload, prices: &Prices) -> Run {
             }
             OpKind::Send { peer, tag, .. } => {
                 let to = workload.resolve(id, peer);
-                let arrival = now + Span((prices.message)(id, to));
+                let arrival = now + Span::from_ps((prices.message)(id, to));
                 end(rank, op, now, now);
                 let key = (rank, to.0, tag.0);
                 match posted.entry(key).or_default().pop_front() {
@@ -112,7 +112,7 @@ fn execute(workload: &Workload, prices: &Prices) -> Run {
                             panic!()
                         };
                         assert_eq!(&theirs.specs[other as usize], spec, "members disagree");
-                        end(member, op, now, now + Span((prices.collective)(spec, dimension)));
+                        end(member, op, now, now + Span::from_ps((prices.collective)(spec, dimension)));
                     }
                 }
             }
@@ -126,15 +126,15 @@ fn execute(workload: &Workload, prices: &Prices) -> Run {
             makespan = makespan.max(end);
         }
     }
-    Run { ops, makespan: makespan.0 }
+    Run { ops, makespan: makespan.ps() }
 }
 
 fn calc(ps: u64) -> Piece {
-    Piece::Calc { duration: Span(ps), label: "layer" }
+    Piece::Calc { duration: Span::from_ps(ps), label: "layer" }
 }
 
 fn exchange(axis: Dimension, kind: CollectiveKind, bytes: u64, overlap: Overlap) -> Piece {
-    Piece::Collective { axis, kind, bytes: Bytes(bytes), routing: None, label: "exchange", overlap }
+    Piece::Collective { axis, kind, bytes: Bytes::new(bytes), routing: None, label: "exchange", overlap }
 }
 
 /// A stage of `layers` units: F = I = W = `cost` a layer, 100 B of parameters and 200 B of gradients a layer.
@@ -146,9 +146,9 @@ fn stage(layers: u32, cost: u64) -> ChunkWork {
         backward: backward(2 * cost),
         backward_input: backward(cost),
         backward_weight: backward(cost),
-        parameter_bytes: vec![Bytes(100); layers as usize],
-        gradient_bytes: vec![Bytes(200); layers as usize],
-        send_bytes: Bytes(64),
+        parameter_bytes: vec![Bytes::new(100); layers as usize],
+        gradient_bytes: vec![Bytes::new(200); layers as usize],
+        send_bytes: Bytes::new(64),
         ..ChunkWork::default()
     }
 }
@@ -161,7 +161,7 @@ fn stages(count: u32, layers: u32, cost: u64) -> Vec<ChunkWork> {
 fn named(program: &Program, dimension: Dimension, kind: CollectiveKind) -> (u64, usize) {
     let of = |op: &crate::Operation| match op.kind {
         OpKind::Collective { spec, .. } if op.dimension == dimension => {
-            Some(&program.specs[spec as usize]).filter(|spec| spec.kind == kind).map(|spec| spec.bytes.0)
+            Some(&program.specs[spec as usize]).filter(|spec| spec.kind == kind).map(|spec| spec.bytes.get())
         }
         _ => None,
     };
@@ -170,7 +170,7 @@ fn named(program: &Program, dimension: Dimension, kind: CollectiveKind) -> (u64,
 
 fn sends(program: &Program) -> (u64, usize) {
     let of = |op: &crate::Operation| match op.kind {
-        OpKind::Send { bytes, .. } => Some(bytes.0),
+        OpKind::Send { bytes, .. } => Some(bytes.get()),
         _ => None,
     };
     (program.ops.iter().filter_map(of).sum(), program.ops.iter().filter_map(of).count())
@@ -189,8 +189,8 @@ fn free_communication_gives_the_makespan_of_the_schedule() {
             };
             let schedule = Schedule::new(&layout.schedule, 4, 8).unwrap();
             let generated = generate(&layout, &stages(schedule.placement.stages(), 1, 10)).unwrap();
-            let ten = Costs::new(Span(10), Span(10), Span(10));
-            let timed = timed::execute(&schedule, |_| ten, |_, _| Span::ZERO).unwrap().makespan.0;
+            let ten = Costs::new(Span::from_ps(10), Span::from_ps(10), Span::from_ps(10));
+            let timed = timed::execute(&schedule, |_| ten, |_, _| Span::ZERO).unwrap().makespan.ps();
             let makespan = execute(&generated.workload, &FREE).makespan;
             if name.overlaps() {
                 // Members of a pair start as soon as their own input is there.
@@ -217,9 +217,10 @@ fn messages_take_their_latency_and_hide_behind_other_passes() {
         let generated = generate(&layout, &stages(8, 1, 100)).unwrap();
         let latency = |a: u32, b: u32| if (a < 2) == (b < 2) { 5 } else { 400 };
         let prices = Prices { message: &|a, b| latency(a.0, b.0), ..FREE };
-        let hundred = Costs::new(Span(100), Span(100), Span(100));
-        let timed = timed::execute(&generated.schedule, |_| hundred, |a, b| Span(latency(a, b))).unwrap();
-        assert_eq!(execute(&generated.workload, &prices).makespan, timed.makespan.0);
+        let hundred = Costs::new(Span::from_ps(100), Span::from_ps(100), Span::from_ps(100));
+        let timed =
+            timed::execute(&generated.schedule, |_| hundred, |a, b| Span::from_ps(latency(a, b))).unwrap();
+        assert_eq!(execute(&generated.workload, &prices).makespan, timed.makespan.ps());
     }
 }
 
@@ -272,12 +273,12 @@ fn passes_run_in_the_order_of_the_schedule() {
 #[test]
 fn buckets_of_ddp_hide_behind_the_backward() {
     // Four layers, F 10 and B 20 each, one micro-batch; a bucket a layer costs `cost` to reduce, larger ones in proportion.
-    let layout = Layout { dp: 4, bucket_bytes: Bytes(200), ..Layout::default() };
+    let layout = Layout { dp: 4, bucket_bytes: Bytes::new(200), ..Layout::default() };
     let generated = generate(&layout, &stages(1, 4, 10)).unwrap();
     let program = &generated.workload.programs[0];
     assert_eq!(named(program, Dimension::Dp, CollectiveKind::AllReduce), (800, 4));
     let run = |layout: &Layout, cost: u64| {
-        let collective = move |spec: &CollectiveSpec, _| spec.bytes.0 * cost / 200;
+        let collective = move |spec: &CollectiveSpec, _| spec.bytes.get() * cost / 200;
         let prices = Prices { collective: &collective, ..FREE };
         execute(&generate(layout, &stages(1, 4, 10)).unwrap().workload, &prices).makespan
     };
@@ -286,15 +287,16 @@ fn buckets_of_ddp_hide_behind_the_backward() {
     // At 30 a bucket the reductions are the longer chain from the first bucket on: 40 + 20 + 4 · 30.
     assert_eq!(run(&layout, 30), 180);
     // One bucket for all hides nothing.
-    assert_eq!(run(&Layout { bucket_bytes: Bytes(1 << 30), ..layout.clone() }, 15), 40 + 80 + 60);
+    assert_eq!(run(&Layout { bucket_bytes: Bytes::new(1 << 30), ..layout.clone() }, 15), 40 + 80 + 60);
     // With more micro-batches only the last one reduces.
     assert_eq!(run(&Layout { microbatches: 3, ..layout }, 15), 3 * 120 + 15);
 }
 
 #[test]
 fn gradients_reduced_late_hide_behind_nothing() {
-    let layout = Layout { dp: 4, bucket_bytes: Bytes(200), overlap_gradients: false, ..Layout::default() };
-    let collective = |spec: &CollectiveSpec, _| spec.bytes.0 * 15 / 200;
+    let layout =
+        Layout { dp: 4, bucket_bytes: Bytes::new(200), overlap_gradients: false, ..Layout::default() };
+    let collective = |spec: &CollectiveSpec, _| spec.bytes.get() * 15 / 200;
     let prices = Prices { collective: &collective, ..FREE };
     let makespan = |layout: &Layout| {
         let generated = generate(layout, &stages(1, 4, 10)).unwrap();
@@ -317,9 +319,9 @@ fn gradients_reduced_late_hide_behind_nothing() {
 
 #[test]
 fn zero_1_reduces_then_gathers_before_the_first_forward() {
-    let layout = Layout { dp: 4, zero: 1, bucket_bytes: Bytes(200), ..Layout::default() };
+    let layout = Layout { dp: 4, zero: 1, bucket_bytes: Bytes::new(200), ..Layout::default() };
     let mut work = stages(1, 4, 10);
-    work[0].optimiser = Span(3);
+    work[0].optimiser = Span::from_ps(3);
     let generated = generate(&layout, &work).unwrap();
     let program = &generated.workload.programs[0];
     // Parameters: 4 × 100 B in two buckets; gradients: 4 × 200 B in four.
@@ -385,8 +387,8 @@ fn hsdp_sums_shards_across_replicas() {
 fn experts_are_reduced_over_the_expert_data_group() {
     let layout = Layout { ep: 4, cp: 2, dp: 3, zero: 1, ..Layout::default() };
     let mut work = stages(1, 2, 10);
-    work[0].expert_parameter_bytes = vec![Bytes(0), Bytes(1000)];
-    work[0].expert_gradient_bytes = vec![Bytes(0), Bytes(2000)];
+    work[0].expert_parameter_bytes = vec![Bytes::ZERO, Bytes::new(1000)];
+    work[0].expert_gradient_bytes = vec![Bytes::ZERO, Bytes::new(2000)];
     let generated = generate(&layout, &work).unwrap();
     let sizes: Vec<_> = generated.groups.iter().map(|set| (set.role.name(), set.count, set.size)).collect();
     assert_eq!(sizes, [("dp", 1, 24), ("expert-dp", 4, 6)]);
@@ -400,7 +402,7 @@ fn experts_are_reduced_over_the_expert_data_group() {
 fn forward_time(pieces: Vec<Piece>, layout: Layout, cost_per_byte: u64) -> u64 {
     let work = ChunkWork { forward: pieces, backward: vec![calc(0)], ..ChunkWork::default() };
     let generated = generate(&Layout { tp: 2, ep: 2, ..layout }, &[work]).unwrap();
-    let collective = move |spec: &CollectiveSpec, _| spec.bytes.0 * cost_per_byte;
+    let collective = move |spec: &CollectiveSpec, _| spec.bytes.get() * cost_per_byte;
     execute(&generated.workload, &Prices { collective: &collective, ..FREE }).makespan
 }
 
@@ -455,7 +457,7 @@ fn operations_and_bytes_of_a_tensor_parallel_pipeline() {
         microbatches: 8,
         schedule: ScheduleSettings::new(ScheduleName::Interleaved),
         clip: Clip::PerAxis,
-        tied_embedding: Some(Bytes(77)),
+        tied_embedding: Some(Bytes::new(77)),
         domain: 4,
         ..Layout::default()
     };
@@ -584,7 +586,7 @@ fn a_job_of_16384_ranks_has_16_programs() {
     let mut pass = Vec::new();
     for label in ["attention", "mlp"] {
         pass.push(exchange(Dimension::Tp, CollectiveKind::AllGather, 1 << 28, Overlap::None));
-        pass.push(Piece::Calc { duration: Span(1_000_000), label });
+        pass.push(Piece::Calc { duration: Span::from_ps(1_000_000), label });
         pass.push(exchange(Dimension::Tp, CollectiveKind::ReduceScatter, 1 << 28, Overlap::None));
     }
     pass.push(Piece::UnitDone(0));
@@ -628,19 +630,19 @@ proptest! {
             tp: degrees[0], cp: degrees[1], ep: degrees[2], pp, dp: dp * replicate,
             replicate: if zero == 0 { 1 } else { replicate }, zero, order,
             schedule: ScheduleSettings::new(ScheduleName::ALL[name]), microbatches: m,
-            bucket_bytes: Bytes(bucket), prefetch,
+            bucket_bytes: Bytes::new(bucket), prefetch,
             reshard: [Reshard::Never, Reshard::PerRun, Reshard::PerPass][reshard],
             reduce: if every { GradientReduce::EveryMicrobatch } else { GradientReduce::LastMicrobatch },
             clip: [Clip::Off, Clip::PerAxis, Clip::World][clip],
-            tied_embedding: tied.then_some(Bytes(5)),
+            tied_embedding: tied.then_some(Bytes::new(5)),
             domain: 4,
             ..Layout::default()
         };
         let Ok(schedule) = Schedule::new(&layout.schedule, pp, m) else { return Ok(()) };
         let mut work = stages(schedule.placement.stages(), 3, 10);
         for stage in &mut work {
-            stage.expert_gradient_bytes = vec![Bytes(30), Bytes(0), Bytes(50)];
-            stage.expert_parameter_bytes = vec![Bytes(20), Bytes(0), Bytes(40)];
+            stage.expert_gradient_bytes = vec![Bytes::new(30), Bytes::ZERO, Bytes::new(50)];
+            stage.expert_parameter_bytes = vec![Bytes::new(20), Bytes::ZERO, Bytes::new(40)];
             let gather = exchange(Dimension::Tp, CollectiveKind::AllGather, 9, Overlap::WithNext { chunks: 2 });
             let issue = exchange(Dimension::Ep, CollectiveKind::AllToAll, 9, Overlap::Async(0));
             stage.forward.splice(0..0, [issue, gather]);

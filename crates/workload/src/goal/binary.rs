@@ -425,7 +425,7 @@ fn decode(
         1 if tag == WILDCARD => Err((17, Fault::SendTag)),
         1 => Ok(OpKind::Send {
             peer: known(peer)?,
-            bytes: Bytes(size),
+            bytes: Bytes::new(size),
             tag: Tag(u64::from(tag)),
             stream,
             nic: NicId(nic),

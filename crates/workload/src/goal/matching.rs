@@ -139,7 +139,7 @@ impl<'a> Matcher<'a> {
             let Some(send) = receive.send else { return 0 };
             let send = self.incoming(rank)[send as usize];
             match self.workload.program(send.source).ops[send.operation as usize].kind {
-                OpKind::Send { bytes, .. } => bytes.0,
+                OpKind::Send { bytes, .. } => bytes.get(),
                 _ => 0,
             }
         })

@@ -168,7 +168,7 @@ fn check_expressible(workload: &Workload, path: &Path) -> Result<(), GoalError> 
                 }
                 OpKind::Collective { spec, .. } => {
                     let spec = &program.specs[spec as usize];
-                    let collective = format!("{:?} of {} bytes", spec.kind, spec.bytes.0);
+                    let collective = format!("{:?} of {} bytes", spec.kind, spec.bytes.get());
                     return fail(GoalErrorKind::Collective { rank, operation, collective });
                 }
                 _ => {}

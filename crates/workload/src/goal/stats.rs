@@ -77,7 +77,7 @@ fn add(total: &mut Stats, program: &Program, ranks: u64) {
             }
             OpKind::Send { bytes, stream, nic, .. } => {
                 total.sends += ranks;
-                total.bytes = Bytes(total.bytes.0.saturating_add(bytes.0.saturating_mul(ranks)));
+                total.bytes = Bytes::new(total.bytes.get().saturating_add(bytes.get().saturating_mul(ranks)));
                 total.largest_message = total.largest_message.max(bytes);
                 (stream, Some(nic))
             }
@@ -96,13 +96,13 @@ fn add(total: &mut Stats, program: &Program, ranks: u64) {
         total.nics = total.nics.max(nic.map_or(0, |nic| u32::from(nic.0) + 1));
     }
     let calc = busy.into_iter().fold(Span::ZERO, saturating);
-    total.calc = Span(total.calc.0.saturating_add(calc.0.saturating_mul(ranks)));
+    total.calc = Span::from_ps(total.calc.ps().saturating_add(calc.ps().saturating_mul(ranks)));
     let busiest = busy.into_iter().max().unwrap_or_default();
     total.critical_path = total.critical_path.max(busiest).max(longest_chain(program));
 }
 
 fn saturating(a: Span, b: Span) -> Span {
-    Span(a.0.saturating_add(b.0))
+    Span::from_ps(a.ps().saturating_add(b.ps()))
 }
 
 /// Longest chain of computations: an operation starts after the ends of what it requires and the starts of what it

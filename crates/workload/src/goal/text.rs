@@ -373,7 +373,7 @@ impl<'a> Reader<'a> {
         let tag = options.tag.map(|tag| Tag(u64::from(tag)));
         Ok(match (peer, tag, verb) {
             (Some(peer), Some(tag), Verb::Send) => {
-                OpKind::Send { peer, bytes: Bytes(size), tag, stream, nic: NicId(options.nic) }
+                OpKind::Send { peer, bytes: Bytes::new(size), tag, stream, nic: NicId(options.nic) }
             }
             (peer, tag, _) => OpKind::Receive { peer, tag, stream },
         })

@@ -90,7 +90,7 @@ fn write_block(
         let peer = |peer| workload.resolve(rank, peer).0;
         let (kind, peer, size, tag, stream, nic) = match op.kind {
             OpKind::Send { peer: to, bytes, tag: t, stream, nic } => {
-                (1, peer(to), bytes.0, tag(Some(t)), stream.0, nic.0)
+                (1, peer(to), bytes.get(), tag(Some(t)), stream.0, nic.0)
             }
             OpKind::Receive { peer: from, tag: t, stream } => {
                 (2, from.map_or(WILDCARD, peer), sizes.next().unwrap_or(0), tag(t), stream.0, 0)

@@ -45,7 +45,7 @@ pub fn encode_text(workload: &Workload, output: &mut dyn Write) -> io::Result<()
                     line.text(": calc ").number(duration.ns_ceil()).option(" cpu ", stream.0);
                 }
                 OpKind::Send { peer, bytes, tag, stream, nic } => {
-                    line.text(": send ").number(bytes.0).text("b to ");
+                    line.text(": send ").number(bytes.get()).text("b to ");
                     line.number(u64::from(workload.resolve(rank, peer).0)).text(" tag ").number(tag.0);
                     line.option(" cpu ", stream.0).option(" nic ", nic.0);
                 }

@@ -265,7 +265,7 @@ impl Draft {
         fields.only(&allowed, &of)?;
         let work = match kind {
             "compute" => {
-                let duration = Span(value.quantity(Unit::Time)?);
+                let duration = Span::from_ps(value.quantity(Unit::Time)?);
                 Work::Plain(OpKind::Calc { duration, stream })
             }
             "send" => Work::Plain(self.send(&fields.object(value)?, stream)?),
@@ -354,7 +354,7 @@ impl Draft {
     fn send(&self, fields: &Fields, stream: StreamId) -> Result<OpKind, Fault> {
         fields.only(&["to", "bytes", "tag", "nic"], "a send")?;
         let to = self.rank(fields.require("to", "a send")?)?;
-        let bytes = Bytes(fields.require("bytes", "a send")?.quantity(Unit::Size)?);
+        let bytes = Bytes::new(fields.require("bytes", "a send")?.quantity(Unit::Size)?);
         let tag = fields.get("tag").map_or(Ok(0), tag_of)?;
         let nic = match fields.get("nic") {
             Some(value) => NicId(value.integer("a NIC", 255)? as u8),
@@ -427,7 +427,7 @@ impl Draft {
             (None, None) if kind == CollectiveKind::Barrier => 0,
             (None, None) => return Err(named.fault(format!("`{}` needs `bytes`", kind.entry().name))),
         };
-        let mut spec = CollectiveSpec::new(kind, Bytes(bytes));
+        let mut spec = CollectiveSpec::new(kind, Bytes::new(bytes));
         spec.matrix = matrix.map(Into::into);
         spec.domain = self.families[family].domain;
         if let Some(value) = fields.get("algorithm") {

@@ -190,16 +190,16 @@ fn collective(spec: &CollectiveSpec, communicator: &str, members: usize, fields:
         fields.insert("domain".to_owned(), json!(spec.domain));
     }
     if let Some(matrix) = &spec.matrix {
-        let row = |row: &[u64]| row.iter().map(|&bytes| size(Bytes(bytes))).collect::<Vec<_>>();
+        let row = |row: &[u64]| row.iter().map(|&bytes| size(Bytes::new(bytes))).collect::<Vec<_>>();
         let rows: Vec<Vec<String>> = matrix.chunks(members.max(1)).map(row).collect();
         fields.insert("matrix".to_owned(), json!(rows));
     }
 }
 
 fn time(span: Span) -> String {
-    Unit::Time.exact(span.0, &["s", "ms", "us", "ns", "ps"], " ")
+    Unit::Time.exact(span.ps(), &["s", "ms", "us", "ns", "ps"], " ")
 }
 
 fn size(bytes: Bytes) -> String {
-    Unit::Size.exact(bytes.0, &["GiB", "MiB", "KiB", "B"], " ")
+    Unit::Size.exact(bytes.get(), &["GiB", "MiB", "KiB", "B"], " ")
 }

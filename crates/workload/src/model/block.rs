@@ -9,9 +9,9 @@
 
 use super::architecture::Attention;
 use super::chunk::Part;
+use super::dtype::Dtype;
 use super::emit::Emit;
 use super::kernels::{AttentionShape, Gemm, Streaming};
-use super::sheets::Dtype;
 use super::training::{AttentionKernel, ContextExchange, Recompute, Training};
 use crate::collectives::CollectiveKind;
 use crate::generate::Overlap;

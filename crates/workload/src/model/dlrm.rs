@@ -12,8 +12,8 @@
 use serde::Deserialize;
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
+use super::dtype::Dtype;
 use super::kernels::{Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use crate::collectives::{CollectiveKind, CollectiveSpec, neighbours};
 use crate::program::{Binding, CommSlot, Communicator, Dimension, ProgramBuilder, Workload};
 
@@ -157,7 +157,7 @@ impl DlrmTraining {
     /// Bytes of the forward all-to-all as the busiest rank counts them: its tables' vectors for the global batch.
     pub fn exchange_bytes(&self) -> Bytes {
         let busiest = self.placement().iter().map(Vec::len).max().unwrap_or(0) as u64;
-        Bytes(self.precision.bytes(busiest * self.global_batch * self.architecture.embedding_dim))
+        Bytes::new(self.precision.bytes(busiest * self.global_batch * self.architecture.embedding_dim))
     }
 
     /// One iteration of every rank.
@@ -199,8 +199,9 @@ impl DlrmTraining {
         let interaction_back = kernels.gemm(pairs, self.precision, self.precision) * 2;
         let collective = |kind, bytes| CollectiveSpec { domain, ..CollectiveSpec::new(kind, bytes) };
         let exchange = collective(CollectiveKind::AllToAll, self.exchange_bytes());
-        let all_reduce =
-            |parameters: u64| collective(CollectiveKind::AllReduce, Bytes(self.precision.bytes(parameters)));
+        let all_reduce = |parameters: u64| {
+            collective(CollectiveKind::AllReduce, Bytes::new(self.precision.bytes(parameters)))
+        };
         let dense = model.dense_parameters();
         let optimiser = kernels.streaming(Streaming::Optimiser, dense, 1, dense * 12);
 
@@ -328,11 +329,11 @@ mod tests {
         assert_eq!(training.architecture.dense_parameters(), bottom + top);
         assert_eq!(training.placement(), [vec![4, 2], vec![1, 5], vec![3], vec![0]]);
         // Two tables on the busiest rank: vectors of the global batch in 32 bits.
-        assert_eq!(training.exchange_bytes(), Bytes(2 * 2048 * 64 * 4));
+        assert_eq!(training.exchange_bytes(), Bytes::new(2 * 2048 * 64 * 4));
         let workload = training.workload(&kernels()).unwrap();
         assert_eq!((workload.ranks(), workload.programs.len()), (4, 2));
         let sizes: Vec<(CollectiveKind, u64)> =
-            workload.programs[0].specs.iter().map(|spec| (spec.kind, spec.bytes.0)).collect();
+            workload.programs[0].specs.iter().map(|spec| (spec.kind, spec.bytes.get())).collect();
         assert_eq!(
             sizes,
             [

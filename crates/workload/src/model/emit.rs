@@ -2,8 +2,8 @@
 
 use windtunnel_kernel::{Bytes, Span};
 
+use super::dtype::Dtype;
 use super::kernels::{AttentionShape, Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use super::training::{Graphs, Training};
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
@@ -342,7 +342,14 @@ impl<'a> Emit<'a> {
             if axis == Dimension::Tp && !self.held() {
                 self.waited_for += ranks;
             }
-            self.list.push(Piece::Collective { axis, kind, bytes: Bytes(bytes), routing, label, overlap });
+            self.list.push(Piece::Collective {
+                axis,
+                kind,
+                bytes: Bytes::new(bytes),
+                routing,
+                label,
+                overlap,
+            });
             self.sealed = false;
         }
     }

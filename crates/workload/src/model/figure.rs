@@ -126,7 +126,7 @@ fn scaled(raw: &Raw, noun: &str, units: &[(&str, f64)]) -> Result<f64, String> {
 
 impl FigureValue for Bytes {
     fn read(raw: &Raw) -> Result<Self, String> {
-        quantity(raw, Dimension::Size).map(Self)
+        quantity(raw, Dimension::Size).map(Self::new)
     }
 }
 
@@ -134,14 +134,14 @@ impl FigureValue for BitRate {
     fn read(raw: &Raw) -> Result<Self, String> {
         match quantity(raw, Dimension::Rate)? {
             0 => Err("expected a positive rate, found `0`".to_owned()),
-            rate => Ok(Self(rate)),
+            rate => Ok(Self::from_bps(rate)),
         }
     }
 }
 
 impl FigureValue for Span {
     fn read(raw: &Raw) -> Result<Self, String> {
-        quantity(raw, Dimension::Time).map(Self)
+        quantity(raw, Dimension::Time).map(Self::from_ps)
     }
 }
 

@@ -11,7 +11,7 @@ use super::training::Training;
 impl Training {
     /// Share of what `chunk` keeps for its backward pass that remains, per micro-batch, between its two gradients: 0 to 1.
     pub fn kept_share(&self, chunk: &Chunk) -> f64 {
-        let whole = self.chunk_activation_bytes(chunk).0;
+        let whole = self.chunk_activation_bytes(chunk).get();
         let kept: u64 = chunk.layers.clone().map(|layer| self.kept_by_layer(layer)).sum();
         if whole == 0 { 1.0 } else { (kept as f64 / whole as f64).min(1.0) }
     }

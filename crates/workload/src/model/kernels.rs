@@ -11,9 +11,10 @@ use windtunnel_kernel::Span;
 use windtunnel_kernel::math::gcd;
 
 use super::curve::Curve;
+use super::dtype::Dtype;
 use super::flash::{Core, Flash};
 use super::profile::KernelProfile;
-use super::sheets::{Dtype, Fitted, GpuSheet, Kernels};
+use super::sheets::{Fitted, GpuSheet, Kernels};
 use super::tiles::{Device, Rows, Tiles};
 
 /// `batch` products of an m×k by a k×n matrix in one kernel.

@@ -178,7 +178,7 @@ impl fmt::Display for MemoryHint {
 impl Training {
     /// Bytes that a layer keeps for its backward pass, per micro-batch, under [`Training::recompute`].
     pub fn layer_activation_bytes(&self, layer: u32) -> Bytes {
-        Bytes(match self.recompute {
+        Bytes::new(match self.recompute {
             Recompute::Full => {
                 self.precision.activations.bytes(self.residual_tokens() * self.architecture.hidden)
             }
@@ -280,7 +280,7 @@ impl Training {
             if self.recompute == Recompute::Full && !self.recomputes_layer(layer, first) {
                 self.stored_by_layer(layer, false)
             } else {
-                self.layer_activation_bytes(layer).0
+                self.layer_activation_bytes(layer).get()
             }
         };
         let mut bytes: u64 = chunk.layers.clone().map(stored).sum();
@@ -290,7 +290,7 @@ impl Training {
         if chunk.head {
             bytes += self.head_activation_bytes();
         }
-        Bytes(bytes)
+        Bytes::new(bytes)
     }
 
     /// Memory at the peak of a rank that holds `resident` chunks.
@@ -327,14 +327,14 @@ impl Training {
                 if sharding.zero >= by { (sharding.shards, sharding.expert_shards) } else { (1, 1) };
             dense.div_ceil(shards) + routed.div_ceil(expert_shards)
         };
-        memory.weights = Bytes(self.precision.parameters.bytes(sharded(Zero::Parameters)));
+        memory.weights = Bytes::new(self.precision.parameters.bytes(sharded(Zero::Parameters)));
         if sharding.zero == Zero::Parameters && sharding.stays_gathered {
-            memory.weights += Bytes(self.precision.parameters.bytes(dense + routed));
+            memory.weights += Bytes::new(self.precision.parameters.bytes(dense + routed));
         }
         if let Some(rank) = self.lora_rank {
             let layers: usize = resident.iter().map(|held| held.chunk.layers.len()).sum();
             let adapters = self.adapter_parameters(rank) * layers as u64;
-            memory.weights += Bytes(self.precision.activations.bytes(adapters));
+            memory.weights += Bytes::new(self.precision.activations.bytes(adapters));
             (dense, routed) = (adapters, 0);
             largest = largest.min(adapters);
         }
@@ -347,8 +347,8 @@ impl Training {
         let whole = sharding.zero >= Zero::Gradients && sharding.whole_gradients;
         let held = if whole { dense + routed } else { sharded(Zero::Gradients) };
         let beside = self.precision.added_gradients.map_or(0, |format| format.bytes(dense + routed));
-        memory.gradients = Bytes(self.precision.gradients.bytes(held) + beside);
-        memory.optimiser = Bytes(12 * sharded(Zero::Optimiser));
+        memory.gradients = Bytes::new(self.precision.gradients.bytes(held) + beside);
+        memory.optimiser = Bytes::new(12 * sharded(Zero::Optimiser));
 
         let mut buffers = self.reserved;
         if sharding.zero == Zero::Parameters && !sharding.stays_gathered {
@@ -362,7 +362,7 @@ impl Training {
         // A unit's gradients are laid out anew to be scattered.
         let unit = if sharding.zero >= Zero::Gradients { self.precision.gradients.bytes(largest) } else { 0 };
         let head = together(|chunk| chunk.head).then(|| self.head_transient());
-        memory.buffers = Bytes(buffers + transient(head, recomputed, unit));
+        memory.buffers = Bytes::new(buffers + transient(head, recomputed, unit));
         memory
     }
 
@@ -416,7 +416,7 @@ impl Training {
 mod tests {
     use super::*;
     use crate::model::Architecture;
-    use crate::model::sheets::Dtype;
+    use crate::model::dtype::Dtype;
 
     fn gpt(hidden: u64, layers: u64, heads: u64) -> Training {
         let json = format!(
@@ -435,7 +435,7 @@ mod tests {
         let (s, b, h, a) = (2048u64, 1u64, 12288u64, 96u64);
         let sbh = s * b * h;
         let mut training = gpt(h, 96, a);
-        let stored = |training: &Training| training.layer_activation_bytes(0).0;
+        let stored = |training: &Training| training.layer_activation_bytes(0).get();
         assert_eq!(stored(&training), sbh * 34 + 5 * a * s * s * b, "equation 1");
         training.tp = 8;
         assert_eq!(stored(&training), sbh * 10 + sbh * 24 / 8 + 5 * a * s * s * b / 8, "equation 2");
@@ -457,9 +457,9 @@ mod tests {
             let mut training = gpt(hidden, layers, heads);
             training.tp = 8;
             training.sequence_parallel = true;
-            let all = training.layer_activation_bytes(0).0 as f64;
+            let all = training.layer_activation_bytes(0).get() as f64;
             training.recompute = Recompute::Selective;
-            let saved = 1.0 - training.layer_activation_bytes(0).0 as f64 / all;
+            let saved = 1.0 - training.layer_activation_bytes(0).get() as f64 / all;
             assert!((saved - published).abs() < 0.005, "{saved}");
         }
     }
@@ -472,10 +472,10 @@ mod tests {
         let chunk = Chunk { layers: 0..12, embedding: true, head: false };
         let memory = training.memory(&[Resident { chunk, in_flight: 8 }], &Sharding::default());
         let (s, h, a) = (2048u64, 12288u64, 96u64);
-        assert_eq!(memory.activations.0, 96 * (34 * s * h + 5 * a * s * s) / 8 + 8 * s * h / 8);
+        assert_eq!(memory.activations.get(), 96 * (34 * s * h + 5 * a * s * s) / 8 + 8 * s * h / 8);
         let extra =
-            training.chunk_activation_bytes(&Chunk { layers: 95..96, embedding: false, head: true }).0
-                - training.layer_activation_bytes(95).0;
+            training.chunk_activation_bytes(&Chunk { layers: 95..96, embedding: false, head: true }).get()
+                - training.layer_activation_bytes(95).get();
         assert_eq!(extra, 4 * s * h / 8 + 4 * s * 51200 / 8, "4sbh/t (1 + v/h)");
     }
 
@@ -493,7 +493,7 @@ mod tests {
                 ..Sharding::default()
             };
             let memory = training.memory(&resident, &sharding);
-            let state = (memory.weights + memory.gradients + memory.optimiser).0 as f64;
+            let state = (memory.weights + memory.gradients + memory.optimiser).get() as f64;
             assert!((state / parameters * 7.5 - published).abs() < 0.05, "stage {stage}: {state}");
         }
     }
@@ -511,10 +511,10 @@ mod tests {
             + 4 * s * 4                         // log-sum-exp
             + 2 * s * 4 * 128                   // weighted sum
             + 2 * s * 3 * 14336 / 8; // gate, up, and their product
-        assert_eq!(training.layer_activation_bytes(0), Bytes(by_hand));
+        assert_eq!(training.layer_activation_bytes(0), Bytes::new(by_hand));
         training.precision.compute = Dtype::Fp8;
         let narrower = 2 * (s * 4096 / 8) + s * 4 * 128 + s * 14336 / 8;
-        assert_eq!(training.layer_activation_bytes(0), Bytes(by_hand - narrower));
+        assert_eq!(training.layer_activation_bytes(0), Bytes::new(by_hand - narrower));
     }
 
     /// One micro-batch through a whole model, instant by instant: what is stored grows, the loss comes, and layer by layer it is
@@ -556,7 +556,7 @@ mod tests {
                         fullest = fullest.max(stored + anew + unit);
                         stored -= kept;
                     }
-                    let found = (memory.activations + memory.buffers).0;
+                    let found = (memory.activations + memory.buffers).get();
                     assert_eq!(stored, 0);
                     assert_eq!(
                         found, fullest,
@@ -576,7 +576,7 @@ mod tests {
         let of = |zero, whole_gradients| {
             let sharding =
                 Sharding { zero, shards: 64, expert_shards: 64, whole_gradients, ..Sharding::default() };
-            training.memory(&resident, &sharding).gradients.0
+            training.memory(&resident, &sharding).gradients.get()
         };
         let whole = 2 * training.architecture.parameters();
         assert_eq!(of(Zero::Optimiser, false), whole);
@@ -588,7 +588,7 @@ mod tests {
     fn the_hint_names_what_helps() {
         let mut training = gpt(12288, 96, 96);
         let chunk = Chunk::whole(96);
-        let capacity = Bytes(80_000_000_000);
+        let capacity = Bytes::new(80_000_000_000);
         let sharding = Sharding::default();
         let memory = training.memory(&[Resident { chunk: chunk.clone(), in_flight: 1 }], &sharding);
         let MemoryVerdict::Exceeds { hint, missing } = training.memory_verdict(&memory, capacity, &sharding)
@@ -605,7 +605,7 @@ mod tests {
         );
         assert!(matches!(
             training.memory_verdict(&Memory::default(), capacity, &sharding),
-            MemoryVerdict::Fits { spare } if spare == Bytes(80_000_000_000)
+            MemoryVerdict::Fits { spare } if spare == Bytes::new(80_000_000_000)
         ));
     }
 }

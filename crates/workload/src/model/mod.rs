@@ -11,6 +11,7 @@ pub mod chunk;
 pub mod config;
 pub mod curve;
 pub mod dlrm;
+mod dtype;
 mod emit;
 pub mod figure;
 pub mod flash;
@@ -30,6 +31,7 @@ pub use chunk::{Chunk, ChunkCost, Flops, compute_time};
 pub use config::{ConfigError, MODEL_TYPES};
 pub use curve::{Curve, CurveError};
 pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
+pub use dtype::Dtype;
 pub use figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
 pub use flash::{Core, Flash};
 pub use flops::model_flops_utilisation;
@@ -37,7 +39,7 @@ pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
 pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};
 pub use profile::{KernelProfile, ProfileError};
 pub use sheets::{
-    ByFormat, Dtype, Fitted, GpuSheet, Kernels, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet,
+    ByFormat, Fitted, GpuSheet, Kernels, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet,
     SheetError, SwitchSheet,
 };
 pub use tiles::{Device, ExpertShape, Rows, Tiles};

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use windtunnel_kernel::Span;
 use windtunnel_kernel::units::{Dimension, parse_quantity};
 
-use super::sheets::Dtype;
+use super::dtype::Dtype;
 
 /// Why a profile cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +105,7 @@ impl KernelProfile {
             format!("`dtype`: expected one of {known}, found `{}`", row.dtype)
         })?;
         let time = parse_quantity(&row.time, Dimension::Time).map_err(|error| format!("`time`: {error}"))?;
-        self.times.insert((row.kernel, row.m, row.n, row.k, dtype), Span(time));
+        self.times.insert((row.kernel, row.m, row.n, row.k, dtype), Span::from_ps(time));
         Ok(())
     }
 
@@ -143,7 +143,7 @@ mod tests {
         );
         for profile in [csv.unwrap(), json.unwrap()] {
             assert_eq!(profile.len(), 2);
-            assert_eq!(profile.find("gemm", 8, 16, 32, Dtype::Bf16), Some(Span(12_500_000)));
+            assert_eq!(profile.find("gemm", 8, 16, 32, Dtype::Bf16), Some(Span::from_ps(12_500_000)));
             assert_eq!(profile.find("norm", 8, 16, 0, Dtype::Bf16), Some(Span::from_us(3)));
             assert_eq!(profile.find("gemm", 8, 16, 33, Dtype::Bf16), None);
         }

@@ -12,6 +12,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use super::architecture::Architecture;
 use super::config::ConfigError;
 use super::curve::Curve;
+use super::dtype::Dtype;
 use super::figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
 use super::flash::Flash;
 use super::tiles::{Device, Tiles};
@@ -37,61 +38,6 @@ pub enum SheetError {
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, SheetError> {
     serde_saphyr::from_str(text).map_err(|error| SheetError::Syntax(error.to_string()))
-}
-
-/// Number format of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// 32-bit floats.
-    Fp32,
-    /// 32-bit floats multiplied with 10-bit mantissas.
-    Tf32,
-    /// 16-bit floats.
-    Fp16,
-    /// 16-bit brain floats.
-    Bf16,
-    /// 8-bit floats.
-    Fp8,
-    /// 4-bit floats.
-    Fp4,
-}
-
-impl Dtype {
-    /// All.
-    pub const ALL: [Self; 6] = [Self::Fp32, Self::Tf32, Self::Fp16, Self::Bf16, Self::Fp8, Self::Fp4];
-
-    /// Name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-            Self::Fp4 => "fp4",
-        }
-    }
-
-    /// The format called `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
-    }
-
-    /// Bits of one number.
-    pub const fn bits(self) -> u64 {
-        match self {
-            Self::Fp32 | Self::Tf32 => 32,
-            Self::Fp16 | Self::Bf16 => 16,
-            Self::Fp8 => 8,
-            Self::Fp4 => 4,
-        }
-    }
-
-    /// Bytes of `count` numbers, rounded up.
-    pub const fn bytes(self, count: u64) -> u64 {
-        (count * self.bits()).div_ceil(8)
-    }
 }
 
 /// Peak dense rates by format; a format the device lacks is absent.
@@ -245,11 +191,11 @@ pub struct Kernels {
 impl Kernels {
     /// What a model of tiles needs to know of the GPU in a format of `peak` operations a second.
     pub fn device(&self, peak: f64, bandwidth: f64) -> Device {
-        Device { sms: self.sms.value, peak, bandwidth, cache: self.cache.value.0 as f64 }
+        Device { sms: self.sms.value, peak, bandwidth, cache: self.cache.value.get() as f64 }
     }
 
     fn wrong(&self) -> Option<String> {
-        if self.sms.value == 0 || self.cache.value.0 == 0 {
+        if self.sms.value == 0 || self.cache.value.get() == 0 {
             return Some("`kernels.sms` and `kernels.cache` must be positive".to_owned());
         }
         let attention =
@@ -367,7 +313,7 @@ impl GpuSheet {
                 reason: "`peak` names no rate; at least one format is due".to_owned(),
             });
         }
-        if sheet.memory.value.0 == 0 || sheet.scale_up.domain.value == 0 {
+        if sheet.memory.value.get() == 0 || sheet.scale_up.domain.value == 0 {
             return Err(SheetError::Inconsistent {
                 sheet: sheet.name,
                 reason: "`memory` and `scale_up.domain` must be positive".to_owned(),
@@ -523,12 +469,14 @@ impl SwitchSheet {
     /// [`SheetError`]; [`SheetError::Inconsistent`] when the ports outrun the chip.
     pub fn parse(text: &str) -> Result<Self, SheetError> {
         let sheet: Self = parse(text)?;
-        let ports = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.0);
-        if ports > u128::from(sheet.capacity.value.0) {
+        let ports = u128::from(sheet.ports.value) * u128::from(sheet.rate.value.bps());
+        if ports > u128::from(sheet.capacity.value.bps()) {
             return Err(SheetError::Inconsistent {
                 reason: format!(
                     "{} ports of {} bit/s outrun its capacity: {} bit/s",
-                    sheet.ports.value, sheet.rate.value.0, sheet.capacity.value.0
+                    sheet.ports.value,
+                    sheet.rate.value.bps(),
+                    sheet.capacity.value.bps()
                 ),
                 sheet: sheet.name,
             });

@@ -7,7 +7,7 @@
 use windtunnel_kernel::Span;
 
 use super::architecture::{Architecture, Attention, LayerKind};
-use super::sheets::Dtype;
+use super::dtype::Dtype;
 
 /// What the backward pass computes again instead of storing (Korthikanti et al. 2022, arXiv:2205.05198).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -13,9 +13,9 @@ use windtunnel_kernel::{Bytes, Span};
 
 use super::architecture::{Attention, LayerKind};
 use super::chunk::{Chunk, ChunkCost, Flops, Part, Units};
+use super::dtype::Dtype;
 use super::emit::Emit;
 use super::kernels::{Gemm, KernelModel, Streaming};
-use super::sheets::Dtype;
 use super::training::{Recompute, Training};
 use crate::collectives::CollectiveKind;
 use crate::generate::{ChunkWork, Overlap};
@@ -53,7 +53,7 @@ impl Training {
             backward: fused.list,
             backward_input: input.list,
             backward_weight: weight.list,
-            send_bytes: Bytes(self.precision.activations.bytes(sent)),
+            send_bytes: Bytes::new(self.precision.activations.bytes(sent)),
             ..ChunkWork::default()
         };
         self.sizes(chunk, kernels, &mut work);
@@ -63,8 +63,9 @@ impl Training {
     /// Parameter and gradient bytes by unit, and the optimiser step.
     fn sizes(&self, chunk: &Chunk, kernels: &KernelModel, work: &mut ChunkWork) {
         let (dense, experts) = self.trained(chunk);
-        let sized =
-            |counts: &[u64], dtype: Dtype| counts.iter().map(|&count| Bytes(dtype.bytes(count))).collect();
+        let sized = |counts: &[u64], dtype: Dtype| {
+            counts.iter().map(|&count| Bytes::new(dtype.bytes(count))).collect()
+        };
         work.parameter_bytes = sized(&dense, self.precision.parameters);
         work.gradient_bytes = sized(&dense, self.precision.gradients);
         if self.architecture.experts.is_some() {

@@ -249,7 +249,7 @@ impl Collectives {
                 stream,
                 nic: NicId(0),
                 to,
-                bytes: Bytes(bytes),
+                bytes: Bytes::new(bytes),
                 tag,
                 dimension,
                 entropy,

@@ -536,7 +536,7 @@ impl Names {
                 format!(
                     "{}{root} of {} B ({}, form {form:?}, outstanding {outstanding}, domain {domain}{sizes})",
                     kind.name(),
-                    bytes.0,
+                    bytes.get(),
                     algorithm.name()
                 )
             },

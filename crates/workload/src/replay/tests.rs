@@ -70,9 +70,9 @@ impl Ideal {
     }
 
     fn deliver(&mut self, message: Sent, receive: Posted) {
-        let wire = Span(message.bytes * PER_BYTE);
+        let wire = Span::from_ps(message.bytes * PER_BYTE);
         let start = if self.rendezvous { message.ready.max(receive.ready) } else { message.ready };
-        let arrival = start + Span(LATENCY) + wire;
+        let arrival = start + Span::from_ps(LATENCY) + wire;
         self.tell(arrival.max(receive.ready), receive.rank, receive.token, Some(message.ready));
         if self.rendezvous {
             self.tell(start + wire, message.from, message.token, Some(start + wire));
@@ -91,10 +91,10 @@ impl Machine for Ideal {
         self.log.push((rank, token));
         self.tell(ready, rank, token, None);
         let Outgoing { to, bytes, tag, entropy, .. } = message;
-        let sent = Sent { from: rank, to, token, ready, bytes: bytes.0, tag, entropy };
+        let sent = Sent { from: rank, to, token, ready, bytes: bytes.get(), tag, entropy };
         self.sent.push(sent);
         if !self.rendezvous {
-            let end = ready + Span(bytes.0 * PER_BYTE);
+            let end = ready + Span::from_ps(bytes.get() * PER_BYTE);
             self.tell(end, rank, token, Some(end));
         }
         if self.mute == Some(rank) {
@@ -153,7 +153,7 @@ impl Machine for Ideal {
         if self.met.iter().filter(|entry| same(entry)).count() == meet.meeting.count as usize {
             let members: Vec<_> = self.met.extract_if(.., |entry| same(entry)).collect();
             let start = members.iter().map(|&(.., ready)| ready).max().unwrap();
-            let time = Span(u64::from(meet.meeting.steps) * LATENCY + meet.meeting.bytes * PER_BYTE);
+            let time = Span::from_ps(u64::from(meet.meeting.steps) * LATENCY + meet.meeting.bytes * PER_BYTE);
             for (_, rank, token, _) in members {
                 self.tell(start + time, rank, token, Some(start));
             }
@@ -173,7 +173,7 @@ fn drain(replay: &mut Replay, machine: &mut Ideal) {
                 machine.joined.retain(|(entry, ..)| !same(entry));
                 let shape = plan.coupled().unwrap();
                 let start = group.iter().map(|&(.., ready)| ready).max().unwrap();
-                let time = Span(u64::from(shape.steps) * LATENCY + shape.bytes * PER_BYTE);
+                let time = Span::from_ps(u64::from(shape.steps) * LATENCY + shape.bytes * PER_BYTE);
                 for (_, rank, token, _) in group {
                     machine.tell(start + time, rank, token, Some(start));
                 }
@@ -202,7 +202,7 @@ fn group(program: Program, n: u32) -> Workload {
 }
 
 fn steps(kind: CollectiveKind, algorithm: Algorithm, bytes: u64) -> CollectiveSpec {
-    CollectiveSpec { algorithm, form: Form::Steps, ..CollectiveSpec::new(kind, Bytes(bytes)) }
+    CollectiveSpec { algorithm, form: Form::Steps, ..CollectiveSpec::new(kind, Bytes::new(bytes)) }
 }
 
 fn one_collective(spec: CollectiveSpec) -> Program {
@@ -225,7 +225,7 @@ fn time_of(spec: CollectiveSpec, n: u32) -> Vec<u64> {
     drain(&mut replay, &mut machine);
     assert_eq!(replay.stuck(), []);
     assert!(machine.posted.is_empty() && machine.unexpected.is_empty());
-    (0..n).map(|rank| replay.record(RankId(rank), 0).finish.0).collect()
+    (0..n).map(|rank| replay.record(RankId(rank), 0).finish.ps()).collect()
 }
 
 #[test]
@@ -315,14 +315,14 @@ fn a_late_rank_is_booked_as_waiting_for_it() {
         let mut replay = replay(group(builder.finish().unwrap(), 4));
         let mut machine = Ideal::default();
         for (rank, at) in [0, 0, 7_000_000, 0].into_iter().enumerate() {
-            replay.begin(RankId(rank as u32), Time(at), &mut machine);
+            replay.begin(RankId(rank as u32), Time::from_ps(at), &mut machine);
         }
         drain(&mut replay, &mut machine);
         let step = LATENCY + 1_000 * PER_BYTE;
         let mut last = Time::ZERO;
         for rank in 0..4 {
             let record = replay.record(RankId(rank), 0);
-            let waited = record.remote.since(record.ready).0;
+            let waited = record.remote.since(record.ready).ps();
             if rank == 2 {
                 assert!(waited < 4 * step, "{form:?} {waited}");
             } else {
@@ -331,18 +331,18 @@ fn a_late_rank_is_booked_as_waiting_for_it() {
             last = last.max(record.finish);
         }
         // The block that the late rank starts takes three hops to be summed and three to be spread.
-        assert_eq!(last, Time(7_000_000 + 6 * step), "{form:?}");
+        assert_eq!(last, Time::from_ps(7_000_000 + 6 * step), "{form:?}");
     }
 }
 
 #[test]
 fn dependencies_release_at_the_latest_end_or_start() {
     let mut builder = ProgramBuilder::new();
-    let long = builder.calc(Span(500), STREAM, 0);
-    let short = builder.calc(Span(200), STREAM, 0);
-    let after_both = builder.calc(Span(10), STREAM, 0);
-    let with_long = builder.calc(Span(30), STREAM, 0);
-    let with_last = builder.calc(Span(1), STREAM, 0);
+    let long = builder.calc(Span::from_ps(500), STREAM, 0);
+    let short = builder.calc(Span::from_ps(200), STREAM, 0);
+    let after_both = builder.calc(Span::from_ps(10), STREAM, 0);
+    let with_long = builder.calc(Span::from_ps(30), STREAM, 0);
+    let with_last = builder.calc(Span::from_ps(1), STREAM, 0);
     builder.requires(after_both, long);
     builder.requires(after_both, short);
     builder.irequires(with_long, long);
@@ -350,28 +350,31 @@ fn dependencies_release_at_the_latest_end_or_start() {
     builder.requires(with_last, with_long);
     let mut replay = replay(Workload::from_programs(vec![builder.finish().unwrap()]));
     let mut machine = Ideal::default();
-    assert!(!replay.begin(RankId(0), Time(1_000), &mut machine));
+    assert!(!replay.begin(RankId(0), Time::from_ps(1_000), &mut machine));
     drain(&mut replay, &mut machine);
     let record = |op| {
         let record = replay.record(RankId(0), op);
-        (record.ready.0, record.finish.0, record.cause)
+        (record.ready.ps(), record.finish.ps(), record.cause)
     };
     assert_eq!(record(long), (1_000, 1_500, ITERATION_START));
     assert_eq!(record(after_both), (1_500, 1_510, long));
     assert_eq!(record(with_long), (1_000, 1_030, long));
     assert_eq!(record(with_last), (1_500, 1_501, after_both));
-    assert_eq!((replay.iteration_start(RankId(0)).0, replay.iteration_finish(RankId(0)).0), (1_000, 1_510));
+    assert_eq!(
+        (replay.iteration_start(RankId(0)).ps(), replay.iteration_finish(RankId(0)).ps()),
+        (1_000, 1_510)
+    );
     assert_eq!((replay.iterations_done(RankId(0)), replay.running()), (1, 0));
 }
 
 #[test]
 fn operations_released_together_are_submitted_sends_first() {
     let mut builder = ProgramBuilder::new();
-    let calc = |builder: &mut ProgramBuilder| builder.calc(Span(1), STREAM, 0);
+    let calc = |builder: &mut ProgramBuilder| builder.calc(Span::from_ps(1), STREAM, 0);
     let send = |builder: &mut ProgramBuilder| {
         let kind = OpKind::Send {
             peer: Peer::Rank(RankId(0)),
-            bytes: Bytes(1),
+            bytes: Bytes::new(1),
             tag: Tag(1),
             stream: STREAM,
             nic: NicId(0),
@@ -399,7 +402,7 @@ fn operations_released_together_are_submitted_sends_first() {
 /// A step: compute, all-reduce, and a message round the ring of ranks.
 fn training_step(form: Form) -> Program {
     let mut builder = ProgramBuilder::new();
-    let compute = builder.calc(Span(5_000_000), STREAM, 0);
+    let compute = builder.calc(Span::from_ps(5_000_000), STREAM, 0);
     let spec = CollectiveSpec { form, ..steps(CollectiveKind::AllReduce, Algorithm::Ring, 6_000) };
     let reduce = builder.collective(SLOT, spec.clone(), Dimension::Dp, STREAM, 0);
     let again = builder.collective(SLOT, spec, Dimension::Dp, STREAM, 0);
@@ -419,13 +422,13 @@ fn iterations_repeat_and_ranks_may_run_ahead() {
             // Another rank begins first each time, and at another instant.
             for turn in 0..3 {
                 let rank = (turn + round as usize) % 3;
-                replay.begin(RankId(rank as u32), Time(starts[rank]), &mut machine);
+                replay.begin(RankId(rank as u32), Time::from_ps(starts[rank]), &mut machine);
             }
             drain(&mut replay, &mut machine);
             for (rank, start) in starts.iter_mut().enumerate() {
                 let rank = RankId(rank as u32);
                 assert_eq!(replay.iterations_done(rank), round as u32 + 1);
-                *start = replay.iteration_finish(rank).0;
+                *start = replay.iteration_finish(rank).ps();
                 assert_eq!(*start, iteration * (round + 1));
             }
         }
@@ -446,16 +449,16 @@ fn members_of_a_reduction_by_switches_wait_for_the_last() {
         for iteration in 1..=2u64 {
             let late = 9_000_000 * iteration;
             for rank in 0..4 {
-                let at = if rank < 2 { late } else { replay.iteration_finish(RankId(rank)).0 };
-                replay.begin(RankId(rank), Time(at), &mut machine);
+                let at = if rank < 2 { late } else { replay.iteration_finish(RankId(rank)).ps() };
+                replay.begin(RankId(rank), Time::from_ps(at), &mut machine);
             }
             drain(&mut replay, &mut machine);
             for rank in (0..4).map(RankId) {
-                assert_eq!(replay.iteration_finish(rank), Time(late + expected), "domain {domain}");
+                assert_eq!(replay.iteration_finish(rank), Time::from_ps(late + expected), "domain {domain}");
             }
             // A member that came in time waited for the late one.
             let OpRecord { ready, remote, .. } = replay.record(RankId(3), 0);
-            assert!(domain == 2 || remote == Time(late), "{ready} to {remote}");
+            assert!(domain == 2 || remote == Time::from_ps(late), "{ready} to {remote}");
         }
     }
 }
@@ -481,27 +484,27 @@ fn tags_of_concurrent_collectives_never_meet() {
 
 #[test]
 fn a_joined_collective_can_be_sent_back_to_run_by_steps() {
-    let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(4_000));
+    let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(4_000));
     let spec = CollectiveSpec { algorithm: Algorithm::Ring, ..spec };
     let mut replay = replay(group(one_collective(spec), 4));
     let mut machine = Ideal::default();
     for rank in 0..4 {
-        replay.begin(RankId(rank), Time(u64::from(rank)), &mut machine);
+        replay.begin(RankId(rank), Time::from_ps(u64::from(rank)), &mut machine);
     }
     for (_, rank, token, _) in std::mem::take(&mut machine.joined) {
-        replay.run_by_steps(rank, token, Time(3), &mut machine);
+        replay.run_by_steps(rank, token, Time::from_ps(3), &mut machine);
     }
     drain(&mut replay, &mut machine);
     for rank in 0..4 {
         let record = replay.record(RankId(rank), 0);
-        assert_eq!(record.finish, Time(3 + 6 * (LATENCY + 1_000 * PER_BYTE)));
+        assert_eq!(record.finish, Time::from_ps(3 + 6 * (LATENCY + 1_000 * PER_BYTE)));
     }
 }
 
 #[test]
 fn coupling_can_be_confined() {
     let joins = |coupling, domain| {
-        let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(4_000));
+        let spec = CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(4_000));
         let spec = CollectiveSpec { algorithm: Algorithm::Ring, domain, ..spec };
         let options = ReplayOptions { coupling, ..ReplayOptions::default() };
         let mut replay = Replay::new(Arc::new(group(one_collective(spec), 4)), &options).unwrap();
@@ -530,8 +533,11 @@ fn forks_share_the_workload_and_nothing_else() {
 #[test]
 fn an_empty_iteration_ends_at_once() {
     let mut replay = replay(Workload::from_programs(vec![Program::default()]));
-    assert!(replay.begin(RankId(0), Time(9), &mut Ideal::default()));
-    assert_eq!((replay.iterations_done(RankId(0)), replay.iteration_finish(RankId(0))), (1, Time(9)));
+    assert!(replay.begin(RankId(0), Time::from_ps(9), &mut Ideal::default()));
+    assert_eq!(
+        (replay.iterations_done(RankId(0)), replay.iteration_finish(RankId(0))),
+        (1, Time::from_ps(9))
+    );
 }
 
 #[test]
@@ -541,7 +547,7 @@ fn what_is_stuck_is_named() {
         let kind = match to {
             Some(to) => OpKind::Send {
                 peer: Peer::Rank(RankId(to)),
-                bytes: Bytes(100),
+                bytes: Bytes::new(100),
                 tag: Tag(7),
                 stream: STREAM,
                 nic: NicId(0),
@@ -556,7 +562,7 @@ fn what_is_stuck_is_named() {
     };
     let mut first = ProgramBuilder::new();
     let sent = message(&mut first, Some(1), None, "activations");
-    let never = first.calc(Span(1), STREAM, 0);
+    let never = first.calc(Span::from_ps(1), STREAM, 0);
     first.requires(never, sent);
     let spec = steps(CollectiveKind::AllReduce, Algorithm::Ring, 1_000);
     first.collective(SLOT, spec.clone(), Dimension::Dp, STREAM, 0);

@@ -47,10 +47,10 @@ pub(super) fn best(
     // What it takes: from first to last pass of the whole pipeline, or of the rank that takes longest.
     let taken = |schedule: &Schedule| {
         let timeline = timed::execute(schedule, |_| costs, |_, _| settings.latency)?;
-        let span = (0..placement.ranks).map(|rank| timeline.span(rank).0).max().unwrap_or(0);
+        let span = (0..placement.ranks).map(|rank| timeline.span(rank).ps()).max().unwrap_or(0);
         Ok(match objective {
-            Objective::Makespan => (timeline.makespan.0, span),
-            Objective::Span => (span, timeline.makespan.0),
+            Objective::Makespan => (timeline.makespan.ps(), span),
+            Objective::Span => (span, timeline.makespan.ps()),
         })
     };
     let mut found: Vec<((u64, u64), Schedule)> = Vec::new();

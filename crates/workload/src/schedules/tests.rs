@@ -25,12 +25,12 @@ fn one_forward_one_backward_idles_p_minus_1_of_m_plus_p_minus_1() {
         for (p, m) in [(4, 8), (8, 32), (1, 3), (6, 6)] {
             let schedule = Schedule::new(&settings(name), p, m).unwrap();
             let timeline = unit(&schedule);
-            assert_eq!(timeline.makespan, Span(u64::from(3 * (m + p - 1))));
-            assert_eq!(timeline.bubble(0), Span(u64::from(3 * (p - 1))));
+            assert_eq!(timeline.makespan, Span::from_ps(u64::from(3 * (m + p - 1))));
+            assert_eq!(timeline.bubble(0), Span::from_ps(u64::from(3 * (p - 1))));
         }
     }
     // 3 of 11 is the 27.27% of the notes.
-    assert_eq!(unit(&figure(&settings(ScheduleName::OneForwardOneBackward))).makespan, Span(33));
+    assert_eq!(unit(&figure(&settings(ScheduleName::OneForwardOneBackward))).makespan, Span::from_ps(33));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn interleaving_divides_the_bubble_by_the_chunks() {
         let timeline = unit(&Schedule::new(&with, p, m).unwrap());
         let ideal = u64::from(3 * m * u32::from(v));
         // (P - 1) / (V M) of ideal (Grattafori et al. 2024): 9/48 for P = 4, V = 2, M = 8.
-        assert_eq!(timeline.makespan, Span(ideal + u64::from(3 * (p - 1))), "{p} {v} {m}");
+        assert_eq!(timeline.makespan, Span::from_ps(ideal + u64::from(3 * (p - 1))), "{p} {v} {m}");
     }
 }
 
@@ -51,8 +51,8 @@ fn splitting_the_backward_leaves_a_third_of_the_bubble() {
     {
         let with = ScheduleSettings { chunks: Some(v), ..settings(name) };
         let timeline = unit(&figure(&with));
-        assert_eq!(timeline.makespan, Span(24 * u64::from(v) + 3), "{name}");
-        assert_eq!(timeline.bubble(0), Span(3));
+        assert_eq!(timeline.makespan, Span::from_ps(24 * u64::from(v) + 3), "{name}");
+        assert_eq!(timeline.bubble(0), Span::from_ps(3));
     }
 }
 
@@ -63,10 +63,14 @@ fn zb_h2_fills_both_ends_for_twice_the_memory() {
         let schedule = Schedule::new(&settings(ScheduleName::ZbH2), p, m).unwrap();
         let timeline = unit(&schedule);
         for rank in 0..p {
-            assert_eq!(timeline.span(rank), Span(u64::from(3 * m)), "rank {rank} of {p}, {m} micro-batches");
+            assert_eq!(
+                timeline.span(rank),
+                Span::from_ps(u64::from(3 * m)),
+                "rank {rank} of {p}, {m} micro-batches"
+            );
             assert_eq!(schedule.peak_in_flight(rank), 2 * p - 1);
         }
-        assert_eq!(timeline.makespan, Span(u64::from(3 * m + p - 1)));
+        assert_eq!(timeline.makespan, Span::from_ps(u64::from(3 * m + p - 1)));
     }
 }
 
@@ -80,10 +84,10 @@ fn zb2p_is_never_worse_than_the_hand_made_orders_it_may_hold() {
         (1134, 1101, 740, 16, 48),
         (1041, 1013, 754, 32, 96),
     ] {
-        let costs = Costs::new(Span(f), Span(i), Span(w));
+        let costs = Costs::new(Span::from_ps(f), Span::from_ps(i), Span::from_ps(w));
         let idle = |with: &ScheduleSettings| {
             let schedule = Schedule::new(with, p, m).unwrap();
-            let makespan = execute(&schedule, |_| costs, |_, _| Span::ZERO).unwrap().makespan.0;
+            let makespan = execute(&schedule, |_| costs, |_, _| Span::ZERO).unwrap().makespan.ps();
             ((makespan - u64::from(m) * (f + i + w)) as f64 / makespan as f64, schedule.peak_in_flight(0))
         };
         let two = idle(&ScheduleSettings { costs: Some(costs), ..settings(ScheduleName::Zb2p) });
@@ -111,18 +115,18 @@ fn bubbles_of_zero_bubble_schedules_are_those_of_table_5() {
         (29_718, 29_444, 19_927, 527, 8, 24, 32.0 / 74.0, [0.1323, 0.0698, 0.1323, 0.0029]),
         (11_347, 11_248, 8_132, 377, 16, 48, 32.0 / 74.0, [0.1397, 0.0672, 0.1397, 0.0066]),
     ] {
-        let costs = Costs::new(Span(f), Span(i), Span(w));
+        let costs = Costs::new(Span::from_ps(f), Span::from_ps(i), Span::from_ps(w));
         let rate = |name, memory_cap| {
             let with = ScheduleSettings {
                 costs: Some(costs),
-                latency: Span(exchange),
+                latency: Span::from_ps(exchange),
                 memory_cap,
                 kept: Some(kept),
                 ..settings(name)
             };
             let schedule = Schedule::new(&with, p, m).unwrap();
-            let timeline = execute(&schedule, |_| costs, |_, _| Span(exchange)).unwrap();
-            let longest = (0..p).map(|rank| timeline.span(rank).0).max().unwrap();
+            let timeline = execute(&schedule, |_| costs, |_, _| Span::from_ps(exchange)).unwrap();
+            let longest = (0..p).map(|rank| timeline.span(rank).ps()).max().unwrap();
             1.0 - (u64::from(m) * (f + i + w)) as f64 / longest as f64
         };
         let found = [
@@ -141,7 +145,10 @@ fn bubbles_of_zero_bubble_schedules_are_those_of_table_5() {
 fn dualpipev_is_one_half_of_dualpipe() {
     for (p, m) in [(4, 10), (2, 8), (1, 4), (8, 16)] {
         for (w, pair) in [(1, 3), (2, 5), (4, 9)] {
-            let costs = Costs { pair: Some(Span(pair)), ..Costs::new(Span(w), Span(w), Span(w)) };
+            let costs = Costs {
+                pair: Some(Span::from_ps(pair)),
+                ..Costs::new(Span::from_ps(w), Span::from_ps(w), Span::from_ps(w))
+            };
             let times = |name, p, m| {
                 let schedule = Schedule::new(&settings(name), p, m).unwrap();
                 let timeline = execute(&schedule, |_| costs, |_, _| Span::ZERO).unwrap();
@@ -153,7 +160,7 @@ fn dualpipev_is_one_half_of_dualpipe() {
             // (P - 1)(F&B + B - 3W) of a chunk, half a stage of DualPipe's.
             let expected = u64::from(p - 1) * (pair + 2 * w - 3 * w);
             assert_eq!(
-                half.iter().map(|(bubble, _)| bubble.0).max(),
+                half.iter().map(|(bubble, _)| bubble.ps()).max(),
                 Some(expected),
                 "P {p} M {m} W {w} F&B {pair}"
             );
@@ -171,9 +178,13 @@ fn zbv_has_no_bubble_between_a_ranks_first_and_last_action() {
     for (p, m) in [(4, 8), (4, 7), (8, 15), (2, 64), (1, 1)] {
         let timeline = unit(&Schedule::new(&settings(ScheduleName::Zbv), p, m).unwrap());
         for rank in 0..p {
-            assert_eq!(timeline.span(rank), Span(u64::from(6 * m)), "rank {rank} of {p}, {m} micro-batches");
+            assert_eq!(
+                timeline.span(rank),
+                Span::from_ps(u64::from(6 * m)),
+                "rank {rank} of {p}, {m} micro-batches"
+            );
         }
-        assert_eq!(timeline.makespan, Span(u64::from(6 * m + p - 1)));
+        assert_eq!(timeline.makespan, Span::from_ps(u64::from(6 * m + p - 1)));
     }
 }
 
@@ -182,11 +193,14 @@ fn the_bubble_of_dualpipe_is_that_of_the_report() {
     // (P/2 - 1)(F&B + B - 3W), with and without gain from the overlap; the formula is exact for F = I = W.
     for (p, m) in [(4, 8), (8, 20), (8, 32), (2, 4), (16, 64)] {
         for (w, pair) in [(1, 3), (2, 5), (4, 9), (10, 25)] {
-            let costs = Costs { pair: Some(Span(pair)), ..Costs::new(Span(w), Span(w), Span(w)) };
+            let costs = Costs {
+                pair: Some(Span::from_ps(pair)),
+                ..Costs::new(Span::from_ps(w), Span::from_ps(w), Span::from_ps(w))
+            };
             let schedule = Schedule::new(&settings(ScheduleName::DualPipe), p, m).unwrap();
             let timeline = execute(&schedule, |_| costs, |_, _| Span::ZERO).unwrap();
             let expected = u64::from(p / 2 - 1) * (pair + 2 * w - 3 * w);
-            let worst = (0..p).map(|rank| timeline.bubble(rank).0).max().unwrap();
+            let worst = (0..p).map(|rank| timeline.bubble(rank).ps()).max().unwrap();
             assert_eq!(worst, expected, "P {p} M {m} W {w} F&B {pair}");
         }
     }
@@ -194,10 +208,10 @@ fn the_bubble_of_dualpipe_is_that_of_the_report() {
 
 /// Makespan in hundredths of a chunk: neighbours in a building are 0.05 apart, buildings (half of the ranks each) x.
 fn across(schedule: &Schedule, x: u64) -> u64 {
-    let hundred = Costs::new(Span(100), Span(100), Span(100));
+    let hundred = Costs::new(Span::from_ps(100), Span::from_ps(100), Span::from_ps(100));
     let half = schedule.ranks() / 2;
-    let latency = |a, b| if (a < half) == (b < half) { Span(5) } else { Span(100 * x) };
-    execute(schedule, |_| hundred, latency).unwrap().makespan.0
+    let latency = |a, b| if (a < half) == (b < half) { Span::from_ps(5) } else { Span::from_ps(100 * x) };
+    execute(schedule, |_| hundred, latency).unwrap().makespan.ps()
 }
 
 #[test]
@@ -210,7 +224,10 @@ fn latency_between_buildings_favours_the_v_and_long_runs() {
     assert_eq!(table(4), (10_750, 8_540, 8_235));
     // All equal where the buildings touch.
     let none = |schedule: &Schedule| unit(schedule).makespan;
-    assert_eq!((none(&dorapp(4)), none(&dorapp(8)), none(&zbv)), (Span(51), Span(51), Span(51)));
+    assert_eq!(
+        (none(&dorapp(4)), none(&dorapp(8)), none(&zbv)),
+        (Span::from_ps(51), Span::from_ps(51), Span::from_ps(51))
+    );
     // The price of the long run is memory: 12 live chunks against 8.
     assert_eq!((dorapp(4).peak_in_flight(0), dorapp(8).peak_in_flight(0), zbv.peak_in_flight(0)), (8, 12, 8));
     // A warm-up of two a rank hides latency better still, for three more live chunks.
@@ -269,13 +286,16 @@ fn the_search_uses_costs_and_keeps_the_cap() {
         ((100, 80, 120), 20, (540, 420)),
         ((100, 200, 150), 100, (1950, 1800)),
     ] {
-        let costs = Costs::new(Span(f), Span(i), Span(w));
-        let with =
-            ScheduleSettings { costs: Some(costs), latency: Span(latency), ..settings(ScheduleName::Zbv) };
+        let costs = Costs::new(Span::from_ps(f), Span::from_ps(i), Span::from_ps(w));
+        let with = ScheduleSettings {
+            costs: Some(costs),
+            latency: Span::from_ps(latency),
+            ..settings(ScheduleName::Zbv)
+        };
         let found = Schedule::new(&with, 4, 16).unwrap();
         let idle_of = |schedule: &Schedule| {
-            let timeline = execute(schedule, |_| costs, |_, _| Span(latency)).unwrap();
-            timeline.makespan.0 - 2 * 16 * (f + i + w)
+            let timeline = execute(schedule, |_| costs, |_, _| Span::from_ps(latency)).unwrap();
+            timeline.makespan.ps() - 2 * 16 * (f + i + w)
         };
         assert_eq!((idle_of(&closed), idle_of(&found)), idle, "{f} {i} {w} {latency}");
         assert!((0..4).all(|rank| found.peak_in_flight(rank) <= 8));
@@ -292,7 +312,7 @@ fn a_zig_zag_of_four_chunks_is_better_than_one_of_two_stages_deep() {
     // The same model in 8 and in 16 stages: fill and drain halve with the stages.
     let two = ScheduleSettings { costs: Some(Costs::UNIT), ..settings(ScheduleName::Zbv) };
     let four = ScheduleSettings { chunks: Some(4), ..two.clone() };
-    let coarse = Costs::new(Span(2), Span(2), Span(2));
+    let coarse = Costs::new(Span::from_ps(2), Span::from_ps(2), Span::from_ps(2));
     let two = Schedule::new(&two, 4, 16).unwrap();
     let four = Schedule::new(&four, 4, 16).unwrap();
     let coarse = execute(&two, |_| coarse, |_, _| Span::ZERO).unwrap().makespan;
@@ -374,7 +394,7 @@ proptest! {
         let chunks = (!fixed).then_some(v);
         let with = ScheduleSettings {
             chunks, run_length: n, warm_up, w_delay, memory_cap: cap,
-            costs: costed.then_some(Costs::new(Span(3), Span(4), Span(2))),
+            costs: costed.then_some(Costs::new(Span::from_ps(3), Span::from_ps(4), Span::from_ps(2))),
             ..settings(name)
         };
         match Schedule::new(&with, p, m) {
@@ -384,7 +404,7 @@ proptest! {
                     ScheduleName::DualPipe => 1,
                     _ => u64::from(with.chunks()),
                 };
-                prop_assert!(makespan >= Span(work));
+                prop_assert!(makespan >= Span::from_ps(work));
             }
             Err(ScheduleError::Deadlock { rank, action, .. }) => {
                 prop_assert!(false, "{with:?} P {p} M {m} deadlocks at rank {rank} {action}");

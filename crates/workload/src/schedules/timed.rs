@@ -27,7 +27,7 @@ pub struct Costs {
 
 impl Costs {
     /// F = I = W = 1.
-    pub const UNIT: Self = Self::new(Span(1), Span(1), Span(1));
+    pub const UNIT: Self = Self::new(Span::from_ps(1), Span::from_ps(1), Span::from_ps(1));
 
     /// F, I and W; the fused backward is I + W, a pair F + B.
     pub const fn new(forward: Span, input: Span, weight: Span) -> Self {

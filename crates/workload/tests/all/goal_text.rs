@@ -28,7 +28,7 @@ fn a_plain_file_is_what_it_says() {
         first.ops[1].kind,
         OpKind::Send {
             peer: Peer::Rank(RankId(1)),
-            bytes: Bytes(10),
+            bytes: Bytes::new(10),
             tag: Tag(5),
             stream: StreamId(2),
             nic: NicId(3)

@@ -32,7 +32,10 @@ fn stats_count_and_bound() {
     assert_eq!((stats.ranks, stats.idle_ranks, stats.operations, stats.roots), (3, 1, 9, 7));
     assert_eq!((stats.sends, stats.receives, stats.calcs, stats.collectives), (2, 2, 5, 0));
     assert_eq!((stats.any_source, stats.any_tag, stats.requires, stats.irequires), (1, 1, 1, 1));
-    assert_eq!((stats.bytes, stats.largest_message, stats.cpus, stats.nics), (Bytes(16), Bytes(9), 2, 3));
+    assert_eq!(
+        (stats.bytes, stats.largest_message, stats.cpus, stats.nics),
+        (Bytes::new(16), Bytes::new(9), 2, 3)
+    );
     assert_eq!(stats.calc, Span::from_ns(360));
     // Rank 0's chain is a then b: 150; c starts with b and ends at 130. Rank 1's stream is busy for 180.
     assert_eq!(stats.critical_path, Span::from_ns(180));
@@ -100,7 +103,7 @@ fn merged_jobs_keep_their_communicators() {
 
 fn with(kind: OpKind, spec: Option<CollectiveSpec>) -> Workload {
     let mut builder = ProgramBuilder::new();
-    builder.calc(Span(1_001), StreamId(0), 0);
+    builder.calc(Span::from_ps(1_001), StreamId(0), 0);
     match spec {
         Some(spec) => builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(0), 0),
         None => builder.push(kind, Dimension::Other, 0),
@@ -113,7 +116,7 @@ fn what_goal_cannot_express_is_named_and_nothing_is_written() {
     let path = std::env::temp_dir().join(format!("windtunnel-inexpressible-{}.goal", std::process::id()));
     let receive =
         |tag| OpKind::Receive { peer: Some(Peer::Rank(RankId(0))), tag: Some(Tag(tag)), stream: StreamId(0) };
-    let collective = with(receive(0), Some(CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(64))));
+    let collective = with(receive(0), Some(CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(64))));
     let cases = [
         (collective, "operation 1 of rank 0 is a collective (AllReduce of 64 bytes), GOAL has none"),
         (

@@ -73,7 +73,7 @@ fn the_example_is_figure_25() {
         program.specs[spec as usize],
         CollectiveSpec {
             algorithm: Algorithm::Direct,
-            ..CollectiveSpec::new(CollectiveKind::AllToAll, Bytes(104 << 20))
+            ..CollectiveSpec::new(CollectiveKind::AllToAll, Bytes::new(104 << 20))
         }
     );
     assert_eq!(program.collectives_per_slot(), [6]);
@@ -109,7 +109,7 @@ fn every_kind_of_line_means_what_it_says() {
     assert_eq!(workload.binding(RankId(2), CommSlot(1)).communicator, 0);
 
     let pair = workload.program(RankId(2));
-    assert_eq!(pair.ops[1].kind, OpKind::Calc { duration: Span(1_500_000), stream: StreamId(0) });
+    assert_eq!(pair.ops[1].kind, OpKind::Calc { duration: Span::from_ps(1_500_000), stream: StreamId(0) });
     assert_eq!(pair.labels[pair.ops[1].label as usize], "matmul");
     assert_eq!(pair.requires.of(1), [0]);
     assert_eq!(pair.ops[0].dimension, Dimension::Tp);
@@ -118,7 +118,7 @@ fn every_kind_of_line_means_what_it_says() {
         form: Form::Steps,
         outstanding: 4,
         domain: 2,
-        ..CollectiveSpec::new(CollectiveKind::AllReduce, Bytes(3_000))
+        ..CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(3_000))
     };
     assert_eq!(pair.specs[0], expected);
 
@@ -128,7 +128,7 @@ fn every_kind_of_line_means_what_it_says() {
         sender.ops[1].kind,
         OpKind::Send {
             peer: Peer::Rank(RankId(0)),
-            bytes: Bytes(8),
+            bytes: Bytes::new(8),
             tag: Tag(9),
             stream: StreamId(1),
             nic: NicId(3)
@@ -166,7 +166,7 @@ fn an_all_to_all_v_has_a_matrix() {
     let workload = read(&text(r#"[["0 B", "1 KiB"], ["2 KiB", "0 B"]]"#)).unwrap();
     let spec = &workload.programs[0].specs[0];
     assert_eq!(spec.matrix.as_deref(), Some(&[0, 1024, 2048, 0][..]));
-    assert_eq!(spec.bytes, Bytes(3072));
+    assert_eq!(spec.bytes, Bytes::new(3072));
     assert_eq!(read(&written(&workload)).unwrap(), workload);
     let short = read(&text(r#"[["0 B", "1 KiB"], ["2 KiB"]]"#)).unwrap_err();
     assert_eq!(short.to_string(), "job.jsonl:2:61: expected 2 sizes, one per member, found 1");

@@ -79,7 +79,7 @@ fn products_grow_and_keep_to_peak_and_bandwidth() {
         for dtype in [Dtype::Bf16, Dtype::Fp8, Dtype::Fp4] {
             let Some(peak) = sheet.peak.of(dtype) else { continue };
             let kernels = KernelModel::new(&sheet, dtype, Dtype::Bf16, KernelProfile::default()).unwrap();
-            let cache = sheet.kernels.as_ref().unwrap().cache.value.0;
+            let cache = sheet.kernels.as_ref().unwrap().cache.value.get();
             let time = |m, n, k| kernels.gemm(Gemm::new(m, n, k), dtype, Dtype::Bf16);
             let sizes = [1, 7, 64, 65, 200, 1000, 1024, 1025, 3000, 8192, 8193, 50_000];
             for a in sizes {

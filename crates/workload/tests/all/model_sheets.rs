@@ -66,8 +66,8 @@ fn every_gpu_sheet_loads_and_times_a_kernel() {
 fn h100_has_its_published_figures() {
     let text = files("gpus").into_iter().find(|(path, _)| path.ends_with("h100-sxm.yaml")).unwrap().1;
     let sheet = GpuSheet::parse(&text).unwrap();
-    assert_eq!(sheet.memory.value, Bytes(81_559 << 20), "as nvidia-smi shows it");
-    assert_eq!(sheet.memory_bandwidth.value, BitRate(26_800_000_000_000));
+    assert_eq!(sheet.memory.value, Bytes::new(81_559 << 20), "as nvidia-smi shows it");
+    assert_eq!(sheet.memory_bandwidth.value, BitRate::from_bps(26_800_000_000_000));
     assert_eq!(sheet.peak.bf16.as_ref().unwrap().value.0, 989.4e12);
     assert_eq!(sheet.scale_up.rate.value, BitRate::from_gbps(3_600));
     assert_eq!(sheet.launch.value, Span::from_us(2));
@@ -82,7 +82,7 @@ fn every_nic_and_switch_sheet_loads() {
         named_like_its_file(&path, &sheet.name);
         sourced(&path, &sheet.evidence());
         assert_eq!(text.matches("source:").count(), sheet.evidence().len(), "{}", path.display());
-        assert!((100..=800).contains(&(sheet.rate.value.0 / 1_000_000_000)), "{}", sheet.name);
+        assert!((100..=800).contains(&(sheet.rate.value.bps() / 1_000_000_000)), "{}", sheet.name);
     }
     for (path, text) in files("switches") {
         let sheet = SwitchSheet::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

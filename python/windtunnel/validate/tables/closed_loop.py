@@ -112,22 +112,35 @@ def _client(server: list[str], loop: Loop, client: int, rank: int, size: int, le
     ends: list[str | None] = []
     tag = 0
 
-    def read(label: str, after: str | None, part: int) -> str:
+    def ask(
+        kind: tuple[str, str, str, str, str],
+        label: str,
+        after: str | None,
+        of: int,
+        answer: int,
+        prepare: float | None = None,
+    ) -> str:
+        """A request of `of` bytes and its answer, for which the server first works."""
         nonlocal tag
+        asks, hears, takes, works, gives = kind
         there, back, tag = tag, tag + 1, tag + 2
-        lines.append(f"q{label}: send {FETCH}b to 0 tag {there}")
+        lines.append(f"{asks}{label}: send {of}b to 0 tag {there}")
         if after is not None:
-            lines.append(f"q{label} requires {after}")
-        lines.extend((f"d{label}: recv {part}b from 0 tag {back}", f"d{label} requires q{label}"))
+            lines.append(f"{asks}{label} requires {after}")
+        lines.extend((f"{hears}{label}: recv {answer}b from 0 tag {back}", f"{hears}{label} requires {asks}{label}"))
         mine = f"c{rank}n{label}"
+        server.append(f"{takes}{mine}: recv {of}b from {rank} tag {there} cpu {rank}")
+        if prepare is not None:
+            work = f"{works}{mine}"
+            server.extend((f"{work}: calc {round(prepare * 1e9)} cpu {rank}", f"{work} requires {takes}{mine}"))
+        ready = f"{takes if prepare is None else works}{mine}"
         server.extend(
-            (
-                f"f{mine}: recv {FETCH}b from {rank} tag {there} cpu {rank}",
-                f"s{mine}: send {part}b to {rank} tag {back} cpu {rank}",
-                f"s{mine} requires f{mine}",
-            )
+            (f"{gives}{mine}: send {answer}b to {rank} tag {back} cpu {rank}", f"{gives}{mine} requires {ready}")
         )
-        return f"d{label}"
+        return f"{hears}{label}"
+
+    def read(label: str, after: str | None, part: int) -> str:
+        return ask(("q", "d", "f", "", "s"), label, after, FETCH, part)
 
     before = None if left is None else read("before", None, max(1, int(size * left)))
     for i in range(loop.reads[client]):
@@ -138,22 +151,9 @@ def _client(server: list[str], loop: Loop, client: int, rank: int, size: int, le
             continue
         if after is not None:
             lines.extend((f"t{i}: calc {THINK}", f"t{i} requires {after}"))
-        there, back, tag = tag, tag + 1, tag + 2
-        lines.append(f"u{i}: send {REQUEST}b to 0 tag {there}")
-        if after is not None:
-            lines.append(f"u{i} requires t{i}")
-        lines.extend((f"v{i}: recv {ANSWER}b from 0 tag {back}", f"v{i} requires u{i}"))
-        mine = f"c{rank}n{i}"
-        server.extend(
-            (
-                f"r{mine}: recv {REQUEST}b from {rank} tag {there} cpu {rank}",
-                f"p{mine}: calc {round(host.prepare * size * 1e9)} cpu {rank}",
-                f"p{mine} requires r{mine}",
-                f"a{mine}: send {ANSWER}b to {rank} tag {back} cpu {rank}",
-                f"a{mine} requires p{mine}",
-            )
-        )
-        ends.append(read(str(i), f"v{i}", size))
+        thought = None if after is None else f"t{i}"
+        answer = ask(("u", "v", "r", "p", "a"), str(i), thought, REQUEST, ANSWER, host.prepare * size)
+        ends.append(read(str(i), answer, size))
     return "\n".join(lines)
 
 

@@ -51,9 +51,9 @@ impl Calendar<'_> {
             let entry = &mut self.running[place];
             entry.marks.clear();
             let (mean, job) = (entry.rate.mean, self.given[entry.id.0 as usize]);
-            if before.is_none() && mean > Span(0) && !entry.loading {
+            if before.is_none() && mean > Span::ZERO && !entry.loading {
                 // Which part of its iteration is cut nobody knows; what others may have done to that is what it takes longer.
-                let longer = mean.0.saturating_sub(self.requests[job].ideal_iteration.0) as f64 / 1e3;
+                let longer = mean.ps().saturating_sub(self.requests[job].ideal_iteration.ps()) as f64 / 1e3;
                 self.histories[job].variance += longer * longer / 12.0;
             }
         }
@@ -148,7 +148,7 @@ impl Calendar<'_> {
     /// As a member of an episode, that enters once its pause is over.
     pub(super) fn as_member(&self, entry: &Entry) -> EpisodeJob {
         let index = self.given[entry.id.0 as usize];
-        let started = self.cluster.first_start(entry.id).map_or(0, |start| self.cluster.now() - start.0);
+        let started = self.cluster.first_start(entry.id).map_or(0, |start| self.cluster.now() - start.ns());
         let age = Span::from_ns(started);
         let job = &self.requests[index];
         let left = entry.left.ceil();
@@ -169,7 +169,7 @@ impl Calendar<'_> {
         EpisodeJob {
             job: index,
             placement: entry.placement.clone(),
-            start: CalendarTime(entry.segment.pause.total()).network_time(),
+            start: CalendarTime::from_ns(entry.segment.pause.total()).network_time(),
             phase: Span::ZERO,
             left,
             done_before: job.iterations - left,

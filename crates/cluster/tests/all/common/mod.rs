@@ -48,7 +48,7 @@ pub fn restarting(ns: u64) -> Lives {
 
 pub fn job(submit: u64, gpus: u32, duration: u64) -> Job {
     Job {
-        submit: CalendarTime(submit),
+        submit: CalendarTime::from_ns(submit),
         estimate: duration,
         deadline: u64::MAX,
         gpus,
@@ -83,14 +83,14 @@ pub fn run_for(
     assert!(replayed.complete && replayed.ended == jobs.len() as u64);
     let of = |ended: Option<Ended>| {
         let ended = ended.expect("every job ends");
-        (ended.start.0, ended.finish.0)
+        (ended.start.ns(), ended.finish.ns())
     };
     (kept.0.into_iter().map(of).collect(), replayed)
 }
 
 /// Every GPU-nanosecond is counted once, and work done is work asked.
 pub fn assert_conserved(time: GpuTime, end: CalendarTime, jobs: &[Job], durations: &[u64], gpus: u32) {
-    assert_eq!(time.total(), u128::from(end.0) * u128::from(gpus));
+    assert_eq!(time.total(), u128::from(end.ns()) * u128::from(gpus));
     let asked: u128 =
         jobs.iter().zip(durations).map(|(job, &ns)| u128::from(ns) * u128::from(job.gpus)).sum();
     assert_eq!(time.useful(), asked);

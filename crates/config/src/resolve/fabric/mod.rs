@@ -21,7 +21,7 @@ use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, SheetChoi
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
-const UNKNOWN_SCALE_UP: BitRate = BitRate(3_600_000_000_000);
+const UNKNOWN_SCALE_UP: BitRate = BitRate::from_bps(3_600_000_000_000);
 
 /// A topology as it is written, with its place: its own file if it stands in one.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl<'a> Draft<'a> {
 
 fn bus(given: Option<NicBus>, written: &Written) -> Result<Option<BitRate>, InputError> {
     match given {
-        Some(NicBus { rate: Rate(BitRate(0)), .. }) => {
+        Some(NicBus { rate: Rate(BitRate::ZERO), .. }) => {
             Err(InputError::new(written.at("host.nic_bus.rate"), "expected a rate above 0, found 0"))
         }
         given => Ok(given.map(|bus| bus.rate.0)),

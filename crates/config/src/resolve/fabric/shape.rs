@@ -68,7 +68,7 @@ impl Builder<'_> {
     }
 
     fn propagation(&self) -> u64 {
-        self.written.switch.delay_per_metre.0.0
+        self.written.switch.delay_per_metre.0.ps()
     }
 
     fn switch_latency(&self) -> Span {
@@ -243,7 +243,7 @@ impl Builder<'_> {
         let ports = self.need(written.ports, "ports", "ports: 4")?;
         let levels = self.need(written.levels, "levels", "levels: 2")?;
         let cable = self.cable_of(written.link.as_ref(), "link")?;
-        let all_ports = BitRate(cable.rate.0.saturating_mul(u64::from(levels)));
+        let all_ports = BitRate::from_bps(cable.rate.bps().saturating_mul(u64::from(levels)));
         let direct = self.direct(Some(all_ports))?;
         Ok(BCubeSpec { direct, ports, levels, cable, switch_latency: self.switch_latency() })
     }
@@ -255,7 +255,7 @@ impl Builder<'_> {
         let board_cable = self.cable_of(written.board_link.as_ref(), "board_link")?;
         let switch_cable = self.cable_of(written.switch_link.as_ref(), "switch_link")?;
         // An accelerator has four ports.
-        let direct = self.direct(Some(BitRate(board_cable.rate.0.saturating_mul(4))))?;
+        let direct = self.direct(Some(BitRate::from_bps(board_cable.rate.bps().saturating_mul(4))))?;
         let switch_latency = self.switch_latency();
         Ok(HammingMeshSpec { direct, board, boards, board_cable, switch_cable, switch_latency })
     }
@@ -339,8 +339,8 @@ impl Builder<'_> {
 
     /// Links of NICs are not faster than their data sheet.
     fn check_nic(&self, rate: BitRate, key: &str) -> Result<(), InputError> {
-        let Some(nic) = self.nic.filter(|nic| rate.0 > nic.rate.value.0) else { return Ok(()) };
-        let gbps = |rate: BitRate| rate.0 / 1_000_000_000;
+        let Some(nic) = self.nic.filter(|nic| rate.bps() > nic.rate.value.bps()) else { return Ok(()) };
+        let gbps = |rate: BitRate| rate.bps() / 1_000_000_000;
         let (given, most) = (gbps(rate), gbps(nic.rate.value));
         let message = format!("the host links run at {given} Gbps, but a {} has {most} Gbps", nic.name);
         Err(InputError::new(self.place.at(key), message).hint("lower the rate, or name another `host.nic`"))

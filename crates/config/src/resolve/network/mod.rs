@@ -67,7 +67,7 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
     let network = &around.scenario.network;
     if network.header.0 >= network.mtu.0 {
         let message =
-            format!("`mtu` ({} B) must exceed `header` ({} B)", network.mtu.0.0, network.header.0.0);
+            format!("`mtu` ({} B) must exceed `header` ({} B)", network.mtu.0.get(), network.header.0.get());
         return Err(InputError::new(format!("{source}: network.mtu"), message)
             .hint("the MTU counts the whole packet, header included"));
     }
@@ -180,11 +180,12 @@ fn answers_fit(settings: &PacketSettings, source: &str) -> Result<(), InputError
     }
     let payload = settings.payload();
     let share = |background: &Background| {
-        let wire = background.sizes.mean_wire(payload, settings.header.0);
+        let wire = background.sizes.mean_wire(payload, settings.header.get());
         // Headers over header bytes are packets; without any, a message is one at least.
         let bytes = background.sizes.mean_wire(payload, 0);
-        let packets = if settings.header.0 > 0 { (wire - bytes) / settings.header.0 as f64 } else { 1.0 };
-        let answers = (packets / f64::from(settings.ack_every)).max(1.0) * settings.control.0 as f64;
+        let packets =
+            if settings.header.get() > 0 { (wire - bytes) / settings.header.get() as f64 } else { 1.0 };
+        let answers = (packets / f64::from(settings.ack_every)).max(1.0) * settings.control.get() as f64;
         background.load * (wire + answers) / wire
     };
     for (index, background) in settings.background.iter().enumerate() {

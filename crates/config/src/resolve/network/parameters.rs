@@ -38,7 +38,7 @@ fn put(found: &Value, place: Place<'_>) -> Result<(), &'static str> {
         }
         Place::Time(kept) => {
             let read = found.as_str().and_then(|text| parse_quantity(text, Dimension::Time).ok());
-            *kept = Span(read.filter(|&span| span > 0).ok_or(expected)?);
+            *kept = Span::from_ps(read.filter(|&span| span > 0).ok_or(expected)?);
         }
         Place::Given(kept) => {
             let mut span = Span::ZERO;

@@ -79,9 +79,9 @@ fn settings_of(queue: &Queue, mtu: Bytes, marks: &Marks) -> QueueSettings {
         weight: queue.weight,
         shaper: queue.rate.map(|rate| Shaper {
             rate: rate.0,
-            burst: queue.burst.map_or(Bytes(2 * mtu.0), |burst| burst.0),
+            burst: queue.burst.map_or(Bytes::new(2 * mtu.get()), |burst| burst.0),
         }),
-        reserve: queue.reserve.map_or(Bytes(0), |reserve| reserve.0),
+        reserve: queue.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
         alpha: queue.alpha,
         lossless: queue.lossless,
         ecn: queue.ecn.as_ref().map(|ecn| marking(ecn, marks)),
@@ -131,8 +131,8 @@ fn pauses(pfc: &Pfc, mtu: Bytes, source: &str) -> Result<PfcSettings, InputError
         (None, Some(offset)) => Xon::Below(offset.0),
         // A static threshold of a packet or so leaves no room for two.
         (None, None) => match xoff {
-            Xoff::Static(bytes) => Xon::Below(Bytes(bytes.0.min(2 * mtu.0))),
-            Xoff::Dynamic(_) => Xon::Below(Bytes(2 * mtu.0)),
+            Xoff::Static(bytes) => Xon::Below(Bytes::new(bytes.get().min(2 * mtu.get()))),
+            Xoff::Dynamic(_) => Xon::Below(Bytes::new(2 * mtu.get())),
         },
     };
     Ok(PfcSettings {
@@ -162,7 +162,7 @@ mod tests {
             r#"{"queues": [{"name": "rest"}, {"name": "bulk", "classes": ["dp", "ep"], "rate": "1 Gbps"}]}"#;
         let found = switching(&network(keys), &Marks::default(), "x").expect("two queues");
         assert_eq!(found.classes, [0, 0, 1, 0, 1, 0]);
-        assert_eq!(found.queues[1].shaper.map(|shaper| shaper.burst), Some(Bytes(2 * 4_150)));
+        assert_eq!(found.queues[1].shaper.map(|shaper| shaper.burst), Some(Bytes::new(2 * 4_150)));
         assert_eq!(found.pfc, None);
         let none = switching(&network("{}"), &Marks::default(), "x").expect("nothing asked");
         assert_eq!(none, Switching::default());
@@ -179,9 +179,9 @@ mod tests {
             (Color::Yellow, Color::Green, Pull::Strict)
         );
         let [green, yellow, _] = found.queues[0].colors;
-        assert_eq!((green.red, yellow.red.map(|red| red.kmax)), (None, Some(Bytes(2_000))));
-        let ebs = Bytes(40_000);
-        let single = Meter::SingleRate { cir: BitRate::from_gbps(10), cbs: Bytes(20_000), ebs };
+        assert_eq!((green.red, yellow.red.map(|red| red.kmax)), (None, Some(Bytes::new(2_000))));
+        let ebs = Bytes::new(40_000);
+        let single = Meter::SingleRate { cir: BitRate::from_gbps(10), cbs: Bytes::new(20_000), ebs };
         assert_eq!(found.queues[0].meter, Some(single));
         for wrong in [
             r#"{"colors": {"dp": "red"}}"#,
@@ -199,9 +199,9 @@ mod tests {
                 .map(|found| found.pfc.expect("pauses"))
         };
         let default = pfc("{}").expect("all defaults");
-        assert_eq!((default.xoff, default.xon), (Xoff::Dynamic(0.125), Xon::Below(Bytes(8_300))));
+        assert_eq!((default.xoff, default.xon), (Xoff::Dynamic(0.125), Xon::Below(Bytes::new(8_300))));
         let given = pfc(r#"{"xoff": "100 KB", "xon": "40 KB", "watchdog": "1 ms"}"#).expect("given");
-        assert_eq!((given.xoff, given.xon), (Xoff::Static(Bytes(100_000)), Xon::At(Bytes(40_000))));
+        assert_eq!((given.xoff, given.xon), (Xoff::Static(Bytes::new(100_000)), Xon::At(Bytes::new(40_000))));
         assert!(given.watchdog.is_some() && given.headroom.is_none());
         assert!(pfc(r#"{"xoff": "100 KB", "alpha": 1.0}"#).is_err());
         assert!(pfc(r#"{"xon": "1 KB", "xon_offset": "1 KB"}"#).is_err());

@@ -198,7 +198,7 @@ fn unknown(place: String, what: &str, name: &str, known: &[&str]) -> InputError 
 fn windowed(known: TransportChoice, network: &Network) -> TransportChoice {
     match known {
         TransportChoice::None(none) => TransportChoice::None(NoTransport {
-            window: network.window.map_or(u64::MAX, |window| window.0.0),
+            window: network.window.map_or(u64::MAX, |window| window.0.get()),
             ..none
         }),
         other => other,

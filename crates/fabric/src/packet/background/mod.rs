@@ -16,7 +16,8 @@ use windtunnel_kernel::{Bytes, RandomStream, Span, Time};
 use windtunnel_topology::Topology;
 
 pub use self::sizes::{Sizes, SizesError};
-use super::settings::{PacketError, PacketSettings};
+use super::error::PacketError;
+use super::settings::PacketSettings;
 use crate::account::CompletionTimes;
 
 /// To whom a NIC sends.
@@ -47,11 +48,11 @@ impl Background {
     #[must_use]
     pub fn since(mut self, start: Time) -> Self {
         let (first, last) = self.between;
-        let shift = |at: Time| Time(at.0.saturating_sub(start.0));
+        let shift = |at: Time| Time::from_ps(at.ps().saturating_sub(start.ps()));
         // What would have ended before never begins.
         self.between = match last {
             Time::NEVER => (shift(first), last),
-            last if last < start => (Time(1), Time::ZERO),
+            last if last < start => (Time::from_ps(1), Time::ZERO),
             last => (shift(first), shift(last)),
         };
         self
@@ -130,7 +131,7 @@ impl Generator {
         if settings.background.is_empty() {
             return None;
         }
-        let (payload, header) = (settings.payload(), settings.header.0);
+        let (payload, header) = (settings.payload(), settings.header.get());
         let mut generator = Self {
             kinds: Vec::new(),
             next: BinaryHeap::new(),
@@ -142,7 +143,8 @@ impl Generator {
             let mut sources = Vec::new();
             for nic in (0..topology.nics()).filter(|&nic| partners(topology, background.partners, nic) > 0) {
                 let planes = 0..topology.planes();
-                let rate: u64 = planes.map(|plane| topology.link(topology.nic_link(nic, plane)).rate.0).sum();
+                let rate: u64 =
+                    planes.map(|plane| topology.link(topology.nic_link(nic, plane)).rate.bps()).sum();
                 let wire = background.sizes.mean_wire(payload, header);
                 let every = wire * 8e12 / (rate as f64 * background.load);
                 let entity = u64::from(kind) << 32 | u64::from(nic);
@@ -164,7 +166,7 @@ impl Generator {
     pub(super) fn begin(&mut self, topology: &Topology, horizon: Time) -> Option<Begin> {
         self.account.until = horizon;
         let &Reverse((at, kind, place)) = self.next.peek()?;
-        if at >= horizon.0 {
+        if at >= horizon.ps() {
             return None;
         }
         self.next.pop();
@@ -175,17 +177,17 @@ impl Generator {
         let bytes = background.sizes.at(source.stream.uniform());
         let number = source.begun;
         source.begun += 1;
-        if let Some(at) = source.next(Time(at), background.between.1) {
+        if let Some(at) = source.next(Time::from_ps(at), background.between.1) {
             self.next.push(Reverse((at, kind, place)));
         }
         self.account.begun += 1;
         self.account.wire += bytes + self.header * bytes.div_ceil(self.payload);
-        Some(Begin { at: Time(at), from: source.nic, to, bytes: Bytes(bytes), number, kind })
+        Some(Begin { at: Time::from_ps(at), from: source.nic, to, bytes: Bytes::new(bytes), number, kind })
     }
 
     /// A flow has arrived.
     pub(super) fn arrived(&mut self, bytes: Bytes, time: Span) {
-        self.account.bytes += bytes.0;
+        self.account.bytes += bytes.get();
         self.account.completion.add(time);
     }
 }
@@ -194,8 +196,8 @@ impl Source {
     /// When its next flow after `from` begins, if that is not after `last`.
     fn next(&mut self, from: Time, last: Time) -> Option<u64> {
         let wait = (self.stream.exponential() * self.every).round() as u64;
-        let at = from.0.saturating_add(wait);
-        (at <= last.0).then_some(at)
+        let at = from.ps().saturating_add(wait);
+        (at <= last.ps()).then_some(at)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Links that lose packets, and changes of links in mid-run.
 
-use rustc_hash::FxHashMap;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
-use windtunnel_topology::{Forwarder, LinkId, Topology};
+use windtunnel_topology::{Forwarder, LinkId};
 
+use super::changes::{Step, links_of};
 use super::loss::Chain;
 use super::{FabricPart, PartState};
 use crate::packet::engine::Engine;
@@ -16,41 +16,6 @@ use crate::packet::transport::Transport;
 
 /// Sets the draws of losses apart from others.
 const LOSS: u64 = 0x6c6f_7373;
-
-/// Links that are impaired, and what is to change.
-#[derive(Clone, Debug, Default)]
-pub(in crate::packet) struct Changes {
-    /// Of the links that lose packets by a model of their own, by port.
-    chains: FxHashMap<u32, Vec<Chain>>,
-    /// What has not happened yet.
-    steps: Vec<Option<Step>>,
-    /// When the last change happens.
-    pub last: u64,
-}
-
-/// What happens at an instant.
-#[derive(Clone, Debug)]
-enum Step {
-    /// A part goes down (`true`) or comes up.
-    Turn(FabricPart, bool),
-    /// Ports get another kind of link.
-    Kinds(Vec<(u32, u16)>),
-    /// Every switch knows what is down.
-    Converge,
-    /// All that a forwarder says is out goes down, all else comes up, and packets go where it says.
-    Lead(Box<Forwarder>),
-}
-
-/// Both directions of a part's cables.
-pub(crate) fn links_of(topology: &Topology, part: FabricPart) -> Vec<LinkId> {
-    match part {
-        FabricPart::Cable(link) => vec![link, topology.reverse(link)],
-        FabricPart::Switch(switch) => {
-            let out = (0..topology.ports(switch)).filter_map(|port| topology.out_link(switch, port));
-            out.flat_map(|link| [link, topology.reverse(link)]).collect()
-        }
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// Sets up what the settings say. `kinds` are those of links whose rate changes, by the change's number and link.
@@ -74,8 +39,8 @@ impl<T: Transport> Engine<T> {
             steps.push((change.known.max(change.at), Step::Converge));
         }
         for (place, (at, step)) in (0..).zip(steps) {
-            self.timeline.schedule(at.0, Class::Change, place);
-            self.changes.last = self.changes.last.max(at.0);
+            self.timeline.schedule(at.ps(), Class::Change, place);
+            self.changes.last = self.changes.last.max(at.ps());
             self.changes.steps.push(Some(step));
         }
         self.settings.impairments = impairments;
@@ -86,8 +51,8 @@ impl<T: Transport> Engine<T> {
     pub(in crate::packet) fn lead_from(&mut self, at: Time, forwarder: &Forwarder) {
         let place = self.changes.steps.len() as u32;
         self.changes.steps.push(Some(Step::Lead(Box::new(forwarder.clone()))));
-        self.changes.last = self.changes.last.max(at.0);
-        self.timeline.schedule(at.0, Class::Change, place);
+        self.changes.last = self.changes.last.max(at.ps());
+        self.timeline.schedule(at.ps(), Class::Change, place);
     }
 
     /// Something changes. Every process carries it out: on the ports that it owns, on the cables that lead to it, and on what

@@ -21,6 +21,7 @@
 //!
 //! **Failure modes.** Shares outside 0 to 1, rates of 0 and clocks that stand still are refused by [`Impairments::check`].
 
+mod changes;
 mod clock;
 mod links;
 mod loss;
@@ -28,11 +29,11 @@ mod loss;
 use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, Policy, SwitchId};
 
+pub(super) use self::changes::Changes;
+pub(crate) use self::changes::links_of;
 pub(super) use self::clock::Clocks;
-pub(super) use self::links::Changes;
-pub(crate) use self::links::links_of;
 pub use self::loss::{GilbertElliott, Share};
-use super::settings::PacketError;
+use super::error::PacketError;
 
 /// A part of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,10 @@ impl Impairments {
     pub fn since(mut self, start: Time) -> Self {
         self.changes.sort_by_key(|change| change.at);
         for change in &mut self.changes {
-            (change.at, change.known) =
-                (Time(change.at.0.saturating_sub(start.0)), Time(change.known.0.saturating_sub(start.0)));
+            (change.at, change.known) = (
+                Time::from_ps(change.at.ps().saturating_sub(start.ps())),
+                Time::from_ps(change.known.ps().saturating_sub(start.ps())),
+            );
         }
         self
     }

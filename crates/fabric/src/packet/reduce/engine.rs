@@ -3,7 +3,8 @@
 use windtunnel_kernel::{Bytes, Time};
 use windtunnel_topology::Itinerary;
 
-use super::super::engine::{Completion, Engine};
+use super::super::engine::Engine;
+use super::super::handles::Completion;
 use super::super::packets::{Kind, NONE, Packet, flag};
 use super::super::port::DATA;
 use super::super::timeline::{Class, Key};
@@ -15,7 +16,7 @@ use crate::reduction::Below;
 const HOPELESS: u8 = 64;
 
 /// Least time after which a segment is sent again whose sum has not come.
-const PATIENCE: u64 = 100_000_000;
+pub(super) const PATIENCE: u64 = 100_000_000;
 
 /// A packet between a member and the root.
 #[derive(Clone, Copy)]
@@ -35,11 +36,11 @@ impl<T: Transport> Engine<T> {
         let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
         for &(port, _) in &spec.prepared.ports {
             if self.home(port) == own {
-                self.timeline.schedule_key(Key::named(at.0, Class::Reduce, port, spec.slot));
+                self.timeline.schedule_key(Key::named(at.ps(), Class::Reduce, port, spec.slot));
             }
         }
         let (place, window) = (spec.slot as usize, self.settings.reduction.window());
-        let run = Run::new(spec, at.0, self.settings.payload(), window);
+        let run = Run::new(spec, at.ps(), self.settings.payload(), window);
         if self.reductions.runs.len() <= place {
             self.reductions.runs.resize(place + 1, None);
         }
@@ -138,7 +139,7 @@ impl<T: Transport> Engine<T> {
     /// A packet of a run.
     fn piece(&mut self, piece: &Piece, now: u64) -> Option<u32> {
         let &Piece { slot, number, segment, to, child, kind } = piece;
-        let (payload, header) = (self.settings.payload(), self.settings.header.0);
+        let (payload, header) = (self.settings.payload(), self.settings.header.get());
         let run = self.reductions.get(slot, number)?;
         let packet = Packet {
             hash: number,
@@ -194,7 +195,7 @@ impl<T: Transport> Engine<T> {
     fn sum(&mut self, switch: u32, mut due: Due) {
         let settings = self.settings.reduction;
         let now = due.time;
-        if settings.latency.0 == 0 && settings.rate.is_none() {
+        if settings.latency.ps() == 0 && settings.rate.is_none() {
             self.pass_on(&due, now);
             return;
         }
@@ -202,9 +203,9 @@ impl<T: Transport> Engine<T> {
         let bytes =
             self.reductions.get(due.slot, due.number).map_or(0, |run| run.payload_of(due.segment, payload));
         let unit = self.reductions.units.entry(switch).or_default();
-        let takes = settings.rate.map_or(0, |rate| rate.serialise(Bytes(bytes)).0);
+        let takes = settings.rate.map_or(0, |rate| rate.serialise(Bytes::new(bytes)).ps());
         unit.free_at = unit.free_at.max(now) + takes;
-        due.time = unit.free_at + settings.latency.0;
+        due.time = unit.free_at + settings.latency.ps();
         unit.due.push_back(due);
         let first = self.fabric.switches[switch as usize].first;
         self.timeline.schedule(due.time, Class::Sum, first);
@@ -286,8 +287,8 @@ impl<T: Transport> Engine<T> {
         if missing == 0 {
             let completion = Completion {
                 token: run.spec.token,
-                at: Time(now),
-                start: Time(run.start),
+                at: Time::from_ps(now),
+                start: Time::from_ps(run.start),
                 bytes: run.spec.bytes,
             };
             self.account.complete(p, completion);

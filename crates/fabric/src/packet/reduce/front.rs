@@ -121,7 +121,7 @@ impl Front {
                 + tree.descent(topology)
                 + (self.settings.latency + packet_time * 2) * u64::from(switches)
                 + packet_time * u64::from(self.settings.window());
-            Arc::new(Prepared { tree: Arc::new(tree), ports, round_trip: round_trip.0 })
+            Arc::new(Prepared { tree: Arc::new(tree), ports, round_trip: round_trip.ps() })
         });
         debug_assert!(members.iter().all(|&member| topology.nic(member, NicId(0)) < topology.nics()));
         let ends = (members[0], members[members.len() - 1]);
@@ -133,7 +133,7 @@ impl Front {
     pub(crate) fn span(&self, group: CoupledId, bytes: Bytes) -> Span {
         let group = &self.groups[(group.0 & !REDUCTION) as usize];
         let trip = group.prepared.as_ref().map_or(0, |prepared| prepared.round_trip);
-        group.packet_time * bytes.0.div_ceil(self.payload) + Span(trip)
+        group.packet_time * bytes.get().div_ceil(self.payload) + Span::from_ps(trip)
     }
 
     /// A run is to start at `at`; it waits for its turn.

@@ -112,7 +112,7 @@ enum Step {
 
 impl Run {
     fn new(spec: RunSpec, start: u64, payload: u64, window: u32) -> Self {
-        let segments = u32::try_from(spec.bytes.0.div_ceil(payload)).expect("fewer than 2^32 segments");
+        let segments = u32::try_from(spec.bytes.get().div_ceil(payload)).expect("fewer than 2^32 segments");
         let tree = &spec.prepared.tree;
         Self {
             start,
@@ -126,7 +126,7 @@ impl Run {
 
     /// Payload of a segment.
     fn payload_of(&self, segment: u32, payload: u64) -> u64 {
-        payload.min(self.spec.bytes.0 - u64::from(segment) * payload)
+        payload.min(self.spec.bytes.get() - u64::from(segment) * payload)
     }
 
     /// Child `child` of node `node` contributes to `segment`.

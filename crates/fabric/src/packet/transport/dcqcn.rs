@@ -37,7 +37,7 @@ use windtunnel_kernel::{Span, Time, math};
 use super::{Ack, Answer, Arrived, Endpoint, PathFacts, Plain, Recovery, patience};
 
 /// Round trips of silence.
-const PATIENCE: u64 = 4;
+pub(super) const PATIENCE: u64 = 4;
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -147,7 +147,8 @@ impl Dcqcn {
         if flow.cnp == Time::NEVER {
             return;
         }
-        let passed = u32::try_from(now.since(flow.cnp).0 / self.increase_timer.0.max(1)).unwrap_or(u32::MAX);
+        let passed =
+            u32::try_from(now.since(flow.cnp).ps() / self.increase_timer.ps().max(1)).unwrap_or(u32::MAX);
         while flow.time_stage < passed && !flow.is_steady() {
             self.increase(flow);
             flow.time_stage += 1;
@@ -188,7 +189,7 @@ impl Endpoint for Dcqcn {
             rate: 1.0,
             target: 1.0,
             alpha: 1.0,
-            per_byte: (8e12 / path.rate.0 as f64) as f32,
+            per_byte: (8e12 / path.rate.bps() as f64) as f32,
             bdp: path.bdp as f32,
             cnp: Time::NEVER,
             sent: 0,
@@ -210,7 +211,7 @@ impl Endpoint for Dcqcn {
         if flow.rate >= 1.0 {
             return Span::ZERO;
         }
-        Span((f64::from(wire) * f64::from(flow.per_byte) / flow.rate) as u64)
+        Span::from_ps((f64::from(wire) * f64::from(flow.per_byte) / flow.rate) as u64)
     }
 
     fn on_send(&self, flow: &mut DcqcnFlow, now: Time, wire: u16) {
@@ -219,7 +220,7 @@ impl Endpoint for Dcqcn {
         }
         self.advance(flow, now);
         flow.sent += u64::from(wire);
-        if flow.sent as f64 * f64::from(flow.per_byte) >= self.byte_counter.0 as f64 {
+        if flow.sent as f64 * f64::from(flow.per_byte) >= self.byte_counter.ps() as f64 {
             flow.sent = 0;
             self.increase(flow);
             flow.byte_stage = flow.byte_stage.saturating_add(1);
@@ -234,7 +235,7 @@ impl Endpoint for Dcqcn {
     fn on_notify(&self, flow: &mut DcqcnFlow, now: Time) {
         self.advance(flow, now);
         if flow.cnp != Time::NEVER {
-            let silent = now.since(flow.cnp).0 / self.alpha_interval.0.max(1);
+            let silent = now.since(flow.cnp).ps() / self.alpha_interval.ps().max(1);
             flow.alpha *= math::pow(1.0 - self.gain, silent as f64);
         }
         if self.clamp_target || flow.time_stage > 0 {
@@ -277,7 +278,7 @@ mod tests {
     const US: u64 = 1_000_000;
 
     fn notified(dcqcn: &Dcqcn, at_us: u64, flow: &mut DcqcnFlow) {
-        dcqcn.on_notify(flow, Time(at_us * US));
+        dcqcn.on_notify(flow, Time::from_ps(at_us * US));
     }
 
     /// Eq. 1 and 2 by hand: α is 1 until it decays, and a CNP halves at first.
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!((dcqcn.gap(&flow, 4_000), dcqcn.window(&flow)), (Span::ZERO, u64::MAX));
         notified(&dcqcn, 0, &mut flow);
         assert_eq!((flow.rate, flow.target, flow.alpha), (0.5, 1.0, 1.0));
-        assert_eq!(dcqcn.gap(&flow, 4_000), Span(640_000), "4,000 B at 50 Gbps");
+        assert_eq!(dcqcn.gap(&flow, 4_000), Span::from_ps(640_000), "4,000 B at 50 Gbps");
         // 54 µs later nothing has passed.
         notified(&dcqcn, 54, &mut flow);
         assert_eq!((flow.rate, flow.target, flow.alpha), (0.25, 0.5, 1.0));
@@ -313,7 +314,7 @@ mod tests {
                 notified(&dcqcn, at, &mut flow);
             }
             assert_eq!((flow.rate, flow.target), (0.0625, kept));
-            dcqcn.advance(&mut flow, Time((150 + 5 * 55) * US));
+            dcqcn.advance(&mut flow, Time::from_ps((150 + 5 * 55) * US));
             assert!(flow.rate > recovered && flow.rate <= kept, "{}", flow.rate);
             let before = flow.rate;
             notified(&dcqcn, 150 + 5 * 55, &mut flow);
@@ -330,13 +331,13 @@ mod tests {
         notified(&dcqcn, 1, &mut flow);
         let (mut target, mut rate): (f64, f64) = (0.5, 0.25);
         for event in 1..=8_u64 {
-            dcqcn.advance(&mut flow, Time((1 + 55 * event) * US - 1));
+            dcqcn.advance(&mut flow, Time::from_ps((1 + 55 * event) * US - 1));
             assert_eq!(flow.rate, rate, "not before its time");
             if event > 5 {
                 target += 0.001;
             }
             rate = f64::midpoint(target, rate);
-            dcqcn.advance(&mut flow, Time((1 + 55 * event) * US));
+            dcqcn.advance(&mut flow, Time::from_ps((1 + 55 * event) * US));
             assert!(
                 (flow.rate - rate).abs() < 1e-15 && (flow.target - target).abs() < 1e-15,
                 "event {event}"
@@ -346,9 +347,9 @@ mod tests {
         let mut other = dcqcn.open(&path(100, 10));
         notified(&dcqcn, 0, &mut other);
         notified(&dcqcn, 1, &mut other);
-        dcqcn.advance(&mut other, Time(441 * US));
+        dcqcn.advance(&mut other, Time::from_ps(441 * US));
         assert_eq!(other, flow);
-        dcqcn.advance(&mut other, Time(10_000_000 * US));
+        dcqcn.advance(&mut other, Time::from_ps(10_000_000 * US));
         assert_eq!((other.rate, other.target), (1.0, 1.0));
     }
 
@@ -359,15 +360,16 @@ mod tests {
         let mut flow = dcqcn.open(&path(100, 10));
         notified(&dcqcn, 0, &mut flow);
         notified(&dcqcn, 0, &mut flow);
-        let send =
-            |flow: &mut DcqcnFlow, us: u64| (0..500).for_each(|_| dcqcn.on_send(flow, Time(us * US), 50_000));
+        let send = |flow: &mut DcqcnFlow, us: u64| {
+            (0..500).for_each(|_| dcqcn.on_send(flow, Time::from_ps(us * US), 50_000));
+        };
         send(&mut flow, 0);
         assert_eq!((flow.byte_stage, flow.rate), (1, 0.375));
         (0..4).for_each(|_| send(&mut flow, 0));
         assert_eq!((flow.byte_stage, flow.target), (5, 0.5));
         send(&mut flow, 0);
         assert!((flow.target - 0.501).abs() < 1e-15, "additive");
-        dcqcn.advance(&mut flow, Time(5 * 55 * US));
+        dcqcn.advance(&mut flow, Time::from_ps(5 * 55 * US));
         assert!((flow.target - 0.506).abs() < 1e-12, "five timers, each adds as the bytes are beyond F");
         send(&mut flow, 5 * 55);
         assert!((flow.target - 0.516).abs() < 1e-12, "hyper");
@@ -390,7 +392,13 @@ mod tests {
         let dcqcn = Dcqcn::default();
         let mut peer = DcqcnPeer::default();
         let mut arrives = |us: u64, marked: bool| {
-            let data = Arrived { now: Time(us * US), sequence: 0, wire: 4_160, marked, out_of_order: false };
+            let data = Arrived {
+                now: Time::from_ps(us * US),
+                sequence: 0,
+                wire: 4_160,
+                marked,
+                out_of_order: false,
+            };
             dcqcn.on_data(&mut peer, &data).notify
         };
         assert!(!arrives(1, false));

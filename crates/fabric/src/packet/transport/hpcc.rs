@@ -77,15 +77,15 @@ impl HpccFlow {
 
     /// MeasureInflight.
     fn measure(&mut self, before: &[Hop], hops: &[Hop]) {
-        let rtt = self.rtt.0 as f64;
+        let rtt = self.rtt.ps() as f64;
         let (mut most, mut over) = (0.0, rtt);
         for (then, now) in before.iter().zip(hops) {
-            let interval = now.at.since(then.at).0 as f64;
+            let interval = now.at.since(then.at).ps() as f64;
             if interval <= 0.0 {
                 continue;
             }
             // Bytes of the link in a picosecond.
-            let rate = now.rate.0 as f64 / 8e12;
+            let rate = now.rate.bps() as f64 / 8e12;
             let sent = (now.sent - then.sent) as f64 / interval;
             let used = f64::from(now.queue.min(then.queue)) / (rate * rtt) + sent / rate;
             if used > most {
@@ -162,7 +162,7 @@ impl Endpoint for Hpcc {
         if flow.window >= flow.largest {
             return Span::ZERO;
         }
-        Span((f64::from(wire) * flow.rtt.0 as f64 / flow.window) as u64)
+        Span::from_ps((f64::from(wire) * flow.rtt.ps() as f64 / flow.window) as u64)
     }
 
     fn on_hops(&self, flow: &mut HpccFlow, ack: &Ack, before: &[Hop], hops: &[Hop]) {
@@ -207,7 +207,7 @@ mod tests {
 
     /// 100 Gbps: 12,500 B a µs; a window of 10 µs is 125,000 B.
     fn hop(port: u32, at_us: u64, sent: u64, queue: u32) -> Hop {
-        Hop { port, queue, sent, at: Time(at_us * US), rate: BitRate::from_gbps(100) }
+        Hop { port, queue, sent, at: Time::from_ps(at_us * US), rate: BitRate::from_gbps(100) }
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         hpcc.adjust(&mut flow, true);
         let probed = (reference + 5.0 * 62.5) * 0.95 / 0.5 + 62.5;
         assert!((flow.window - probed).abs() < 1e-6 && flow.stage == 0, "after five increases it multiplies");
-        assert_eq!(hpcc.gap(&flow, 4_000).0, (4_000.0 * 1e7 / flow.window) as u64);
+        assert_eq!(hpcc.gap(&flow, 4_000).ps(), (4_000.0 * 1e7 / flow.window) as u64);
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod staged;
 mod steered;
 mod swift;
 mod tcp;
+mod tokens;
 mod whole;
 
 use windtunnel_kernel::Span;
@@ -127,7 +128,7 @@ mod tests {
     /// Of `packets`, the last of them seen after `rtt_us`, at `at_us`.
     pub(super) fn ack(at_us: u64, rtt_us: u64, packets: u32, marked: u32) -> Ack {
         Ack {
-            now: Time(at_us * 1_000_000),
+            now: Time::from_ps(at_us * 1_000_000),
             bytes: u64::from(packets) * 4_000,
             packets,
             marked,
@@ -154,7 +155,7 @@ mod tests {
                 let path = path(gbps, rtt);
                 let mut flow = transport.open(&path);
                 assert!(
-                    transport.timeout(&flow).0 >= path.base_rtt.0 * 3,
+                    transport.timeout(&flow).ps() >= path.base_rtt.ps() * 3,
                     "{} at {gbps} Gbps, {rtt} µs",
                     T::NAME
                 );

@@ -33,12 +33,12 @@ use super::{
 };
 
 /// Packets of a unit of the window of sequence numbers.
-const UNIT: u32 = 128;
+pub(super) const UNIT: u32 = 128;
 /// Its units where they follow the path: at least so many, and so many bandwidth–delay products.
 const LEAST_UNITS: u32 = 8;
 const PRODUCTS: u64 = 4;
 /// The unit of time-outs.
-const TICK: Span = Span(1_024_000);
+const TICK: Span = Span::from_ps(1_024_000);
 /// The greatest exponent.
 const GREATEST: u32 = 24;
 /// Round trips that the time-out holds at least, where its exponent follows the path.
@@ -203,14 +203,14 @@ impl Endpoint for Mrc {
         let packets = (PRODUCTS * whole.bdp).div_ceil(u64::from(path.mtu));
         let after = (packets.div_ceil(u64::from(UNIT)) as u32).max(LEAST_UNITS);
         let least = path.base_rtt * ROUND_TRIPS;
-        let exponent = self
-            .exponent
-            .unwrap_or_else(|| (0..GREATEST).find(|&t| Span(TICK.0 << t) >= least).unwrap_or(GREATEST));
+        let exponent = self.exponent.unwrap_or_else(|| {
+            (0..GREATEST).find(|&t| Span::from_ps(TICK.ps() << t) >= least).unwrap_or(GREATEST)
+        });
         MrcFlow {
             nscc: self.nscc.open(&whole),
             turn: 0,
             tracked: self.units.unwrap_or(after).saturating_mul(UNIT),
-            tick: Span(TICK.0 << exponent).max(self.timeout),
+            tick: Span::from_ps(TICK.ps() << exponent).max(self.timeout),
             silences: 0,
             suspects: Vec::new(),
             probes: VecDeque::new(),
@@ -248,7 +248,7 @@ impl Endpoint for Mrc {
     /// The first so many are alike, then each is twice as long as the one before.
     fn timeout(&self, flow: &MrcFlow) -> Span {
         let doubled = flow.silences.saturating_sub(self.linear).min(FOREVER);
-        Span(flow.tick.0.saturating_mul(1 << doubled).min(TICK.0 << (GREATEST + 1)))
+        Span::from_ps(flow.tick.ps().saturating_mul(1 << doubled).min(TICK.ps() << (GREATEST + 1)))
     }
 
     fn retries(&self) -> u8 {
@@ -270,7 +270,7 @@ impl Endpoint for Mrc {
                 profile.bad().for_each(|name| flow.suspect(name, Time::ZERO));
             }
             News::Acked(ack) => {
-                let sent = Time(ack.now.0 - ack.rtt.0);
+                let sent = Time::from_ps(ack.now.ps() - ack.rtt.ps());
                 profile.arrived((ack.plane, ack.path), sent, ack.echo, ack.rtt);
             }
             News::Trimmed(nack) => profile.trimmed((nack.plane, nack.path), nack.sent, nack.last_hop),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     fn loss(us: u64, kind: LossKind) -> Loss {
-        Loss { now: Time(us * 1_000_000), kind, sequence: 0, next: 9, bytes: 4_000, again: false }
+        Loss { now: Time::from_ps(us * 1_000_000), kind, sequence: 0, next: 9, bytes: 4_000, again: false }
     }
 
     /// The window is of all planes, in sequence numbers 128 at a time.
@@ -361,14 +361,14 @@ mod tests {
         let (mut flow, mut profile) = opened(&mrc);
         let mut waits = Vec::new();
         for turn in 0..11 {
-            waits.push(mrc.timeout(&flow).0 / TICK.0);
+            waits.push(mrc.timeout(&flow).ps() / TICK.ps());
             let loss = loss(1_000 * turn, LossKind::Timeout);
             mrc.on_loss(&mut flow, &loss);
             mrc.remember(&mut profile, &mut flow, &News::Lost(&loss));
         }
         assert_eq!(waits, [64, 64, 64, 64, 64, 64, 64, 64, 128, 256, 512]);
         let (flow, _) = opened(&Mrc { exponent: Some(10), ..mrc });
-        assert_eq!(mrc.timeout(&flow), Span(1_024_000 << 10));
+        assert_eq!(mrc.timeout(&flow), Span::from_ps(1_024_000 << 10));
         assert_eq!((mrc.retries(), Mrc { exponential: 3, ..mrc }.retries()), (u8::MAX, 10));
     }
 
@@ -386,11 +386,11 @@ mod tests {
         mrc.remember(&mut profile, &mut flow, &News::Lost(&lost));
         assert_eq!((mrc.window(&flow), profile.health((5, ev))), (before, Health::AssumedBad));
         let due = mrc.timer(&flow).expect("a probe");
-        assert_eq!(due, Time(50_000_000));
+        assert_eq!(due, Time::from_ps(50_000_000));
         mrc.on_timer(&mut flow, due);
         let probe = mrc.probe(&mut flow, due).expect("one");
         assert_eq!((probe.plane, probe.path, mrc.probe(&mut flow, due)), (5, ev, None));
-        let now = Time(60_000_000);
+        let now = Time::from_ps(60_000_000);
         let reply =
             Replied { now, kind: LOOK, value: 0, rtt: Span::from_us(10), path: ev, plane: 5, echo: false };
         mrc.on_reply(&mut flow, &reply);

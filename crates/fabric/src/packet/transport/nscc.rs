@@ -147,7 +147,7 @@ impl NsccFlow {
 }
 
 fn micros(us: f64) -> Span {
-    Span((us * 1e6) as u64)
+    Span::from_ps((us * 1e6) as u64)
 }
 
 super::built_in::built_in! {
@@ -180,7 +180,7 @@ impl Endpoint for Nscc {
         let filling = (path.bdp.div_ceil(u64::from(path.mtu)) * u64::from(path.mtu)) as f64;
         let least = if self.largest < 1.0 { packet } else { filling.max(packet) };
         let largest = (bdp * self.largest).max(least);
-        let base = path.base_rtt.0 as f64 / 1e6;
+        let base = path.base_rtt.ps() as f64 / 1e6;
         NsccFlow {
             window: largest,
             largest,
@@ -221,12 +221,12 @@ impl Endpoint for Nscc {
         let median = self.feedback.at != FEEDBACK.at;
         let (rtt, echo) = if median { flow.recent.median(ack.rtt, ack.echo) } else { (ack.rtt, ack.echo) };
         let ack = &Ack { rtt, echo, ..*ack };
-        let delay = ack.rtt.0.saturating_sub(flow.base_rtt.0) as f64 / 1e6;
+        let delay = ack.rtt.ps().saturating_sub(flow.base_rtt.ps()) as f64 / 1e6;
         let bytes = ack.bytes as f64;
         flow.achieved += bytes;
         flow.received += bytes;
         // A delay without a mark is a queue already gone, and counts as little.
-        let base = flow.base_rtt.0 as f64 / 1e6;
+        let base = flow.base_rtt.ps() as f64 / 1e6;
         let seen = if !ack.echo && delay > flow.target { base * 0.25 } else { delay };
         flow.mean_delay += DELAY_GAIN * (seen - flow.mean_delay);
         flow.ignore -= bytes;
@@ -285,7 +285,7 @@ impl Endpoint for Nscc {
 
     fn on_nack(&self, flow: &mut NsccFlow, nack: &Nack) {
         flow.paths.trimmed(nack);
-        let base = flow.base_rtt.0 as f64 / 1e6;
+        let base = flow.base_rtt.ps() as f64 / 1e6;
         flow.mean_delay += DELAY_GAIN * (base - flow.mean_delay);
         flow.lost = true;
         let bytes = nack.bytes as f64;
@@ -318,7 +318,7 @@ mod tests {
         let mut flow = nscc.open(&path(100, 12));
         assert_eq!((flow.scale, flow.target, flow.largest), (1.0, 9.0, 225_000.0));
         flow.window = 100_000.0;
-        flow.applied = Time(100_000_000);
+        flow.applied = Time::from_ps(100_000_000);
         (nscc, flow)
     }
 
@@ -375,7 +375,7 @@ mod tests {
             assert!((flow.window - expected).abs() < 1e-6, "{round}: {}", flow.window);
         }
         nscc.on_ack(&mut flow, &ack(113, 12 + 20, 1, 1));
-        assert_eq!(flow.applied, Time(113_000_000));
+        assert_eq!(flow.applied, Time::from_ps(113_000_000));
     }
 
     /// A path of 1.2 packets is filled by two, not by 1.5 times 1.2 packets, which is one.

@@ -48,7 +48,7 @@ impl Default for PFabric {
             port_buffer: 500_000,
             host_buffer: 500_000,
             recovery: Recovery::TIMER,
-            timeout: Span(1),
+            timeout: Span::from_ps(1),
         }
     }
 }
@@ -135,8 +135,8 @@ impl Dispatcher for PFabric {
         let fabric = &facts.fabric;
         nic.first = (f64::from(fabric.bdp_packets()) * self.initial).floor().max(1.0);
         nic.most = nic.first + f64::from(self.growth);
-        let trip = fabric.propagation.0 + u64::from(2 * fabric.hops) * fabric.packet_time().0;
-        nic.patience = ((trip as f64 * self.timeouts) as u64).max(self.timeout.0);
+        let trip = fabric.propagation.ps() + u64::from(2 * fabric.hops) * fabric.packet_time().ps();
+        nic.patience = ((trip as f64 * self.timeouts) as u64).max(self.timeout.ps());
         nic.paths = fabric.paths;
         nic.turn = facts.port.wrapping_mul(7);
     }
@@ -157,7 +157,7 @@ impl Dispatcher for PFabric {
 
     fn on_message(&self, nic: &mut PFabricNic, message: &Joined, out: &mut Outbox) {
         nic.flows[message.flow as usize].limit += message.packets;
-        nic.pump(message.flow, message.now.0, out);
+        nic.pump(message.flow, message.now.ps(), out);
     }
 
     fn on_note(&self, nic: &mut PFabricNic, heard: &Heard, out: &mut Outbox) {
@@ -184,9 +184,9 @@ impl Dispatcher for PFabric {
         if flow.una > before {
             flow.window += if flow.window < flow.threshold { 1.0 } else { 1.0 / flow.window };
             flow.window = flow.window.min(nic.most);
-            flow.due = heard.now.0 + nic.patience;
+            flow.due = heard.now.ps() + nic.patience;
             out.arrived(heard.flow, flow.una);
-            nic.pump(heard.flow, heard.now.0, out);
+            nic.pump(heard.flow, heard.now.ps(), out);
         }
     }
 
@@ -202,10 +202,11 @@ impl Dispatcher for PFabric {
     }
 
     fn timer(&self, nic: &PFabricNic) -> Option<Time> {
-        nic.watch.peek().map(|&Reverse((due, _))| Time(due))
+        nic.watch.peek().map(|&Reverse((due, _))| Time::from_ps(due))
     }
 
-    fn on_timer(&self, nic: &mut PFabricNic, Time(now): Time, out: &mut Outbox) {
+    fn on_timer(&self, nic: &mut PFabricNic, now: Time, out: &mut Outbox) {
+        let now = now.ps();
         while let Some(&Reverse((due, number))) = nic.watch.peek()
             && due <= now
         {

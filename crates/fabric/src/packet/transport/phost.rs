@@ -19,7 +19,7 @@ use super::dispatch::{
     Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines, Load,
     NicFacts, Note, Outbox, Parcel, Tally,
 };
-use crate::packet::message::Arrivals;
+use super::tokens::Received;
 
 const RTS: u8 = 0;
 const TOKEN: u8 = 1;
@@ -96,18 +96,11 @@ struct Flow {
 /// A flow that is received.
 #[derive(Clone, Debug, Default)]
 struct Peer {
-    limit: u32,
-    arrived: u32,
-    expected: u32,
-    beyond: Arrivals,
-    /// Tokens given, one more than the highest of them that data brought back, and how many are due before a pause.
-    given: u32,
-    seen: u32,
+    got: Received,
+    /// How many tokens are due before a pause.
     goal: u32,
     /// Slots to be left to the packets that need no token.
     hold: u32,
-    /// The packet after the last one that a token named.
-    at: u32,
     last: u64,
     sleeps: u64,
     listed: bool,
@@ -161,7 +154,7 @@ impl PHostNic {
     fn give(&mut self, now: u64, out: &mut Outbox) {
         self.listed.retain(|&number| {
             let peer = &mut self.peers[number as usize];
-            peer.listed = peer.arrived < peer.limit;
+            peer.listed = peer.got.arrived < peer.got.limit;
             peer.listed
         });
         let (mut best, mut wake) = (None, u64::MAX);
@@ -171,19 +164,19 @@ impl PHostNic {
                 wake = wake.min(peer.sleeps);
                 continue;
             }
-            if peer.given.saturating_sub(peer.seen) >= self.window {
+            if peer.got.out() >= self.window {
                 let until = peer.last + self.window_timeout;
                 if until > now {
                     wake = wake.min(until);
                     continue;
                 }
                 // One more.
-                peer.seen = peer.given + 1 - self.window;
+                peer.got.seen = peer.got.given + 1 - self.window;
             }
-            let left = peer.limit - peer.arrived;
-            if peer.given >= peer.goal {
+            let left = peer.got.limit - peer.got.arrived;
+            if peer.got.given >= peer.goal {
                 // A pause is over: what is missing now is asked for again.
-                peer.goal = peer.given + left;
+                peer.goal = peer.got.given + left;
             }
             if best.is_none_or(|(least, _)| left <= least) {
                 best = Some((left, number));
@@ -199,17 +192,16 @@ impl PHostNic {
             peer.hold -= 1;
             return;
         }
-        let from = peer.at;
-        let missing = |at: &u32| *at >= peer.expected && !peer.beyond.has(*at);
-        let Some(sequence) = (from..peer.limit).find(missing).or_else(|| (peer.expected..from).find(missing))
-        else {
+        let from = peer.got.at;
+        let got = &peer.got;
+        let Some(sequence) = got.missing(from..got.limit).or_else(|| got.missing(got.expected..from)) else {
             return;
         };
-        peer.at = sequence + 1;
+        peer.got.at = sequence + 1;
         peer.last = now;
-        let note = Note { kind: TOKEN, a: sequence, b: peer.given, c: u64::from(left) };
-        peer.given += 1;
-        if peer.given >= peer.goal {
+        let note = Note { kind: TOKEN, a: sequence, b: peer.got.given, c: u64::from(left) };
+        peer.got.given += 1;
+        if peer.got.given >= peer.goal {
             peer.sleeps = now + self.resend;
         }
         self.tokens += 1;
@@ -218,7 +210,7 @@ impl PHostNic {
 
     fn list(&mut self, number: u32, now: u64) {
         let peer = &mut self.peers[number as usize];
-        if peer.arrived < peer.limit && !std::mem::replace(&mut peer.listed, true) {
+        if peer.got.arrived < peer.got.limit && !std::mem::replace(&mut peer.listed, true) {
             self.listed.push(number);
             self.next_token = Some(self.next_token.map_or(now, |at| at.min(now + self.slot)));
         }
@@ -238,13 +230,13 @@ impl Dispatcher for PHost {
     fn open_nic(&self, nic: &mut PHostNic, facts: &NicFacts) {
         let fabric = &facts.fabric;
         let bdp = fabric.bdp_packets();
-        nic.slot = fabric.packet_time().0;
+        nic.slot = fabric.packet_time().ps();
         nic.initial = (f64::from(bdp) * self.initial) as u32;
         nic.window = ((f64::from(bdp) * self.window) as u32).max(1);
         nic.resend = u64::from(self.resend.unwrap_or(bdp + 2)) * nic.slot;
         nic.window_timeout = u64::from(self.window_timeout.unwrap_or(3 * bdp + 4)) * nic.slot;
         nic.good = (nic.slot as f64 * self.token_timeout) as u64;
-        nic.patience = self.timeout.0;
+        nic.patience = self.timeout.ps();
         nic.paths = fabric.paths;
         nic.turn = facts.port.wrapping_mul(7);
     }
@@ -260,7 +252,7 @@ impl Dispatcher for PHost {
     fn abandon(&self, nic: &mut PHostNic, flow: u32, back: bool) {
         if back {
             let peer = &mut nic.peers[flow as usize];
-            peer.arrived = peer.limit;
+            peer.got.arrived = peer.got.limit;
         } else {
             let flow = &mut nic.flows[flow as usize];
             flow.una = flow.limit;
@@ -269,7 +261,7 @@ impl Dispatcher for PHost {
     }
 
     fn on_message(&self, nic: &mut PHostNic, message: &Joined, out: &mut Outbox) {
-        let now = message.now.0;
+        let now = message.now.ps();
         let flow = &mut nic.flows[message.flow as usize];
         flow.limit += message.packets;
         flow.heard = now;
@@ -289,13 +281,13 @@ impl Dispatcher for PHost {
 
     fn on_note(&self, nic: &mut PHostNic, heard: &Heard, out: &mut Outbox) {
         let Note { kind, a, b, c } = heard.note;
-        let now = heard.now.0;
+        let now = heard.now.ps();
         match kind {
             RTS => {
                 let peer = &mut nic.peers[heard.flow as usize];
-                if a > peer.limit {
-                    peer.goal += a - peer.limit;
-                    peer.limit = a;
+                if a > peer.got.limit {
+                    peer.goal += a - peer.got.limit;
+                    peer.got.limit = a;
                     peer.hold = c as u32;
                     peer.sleeps = 0;
                 }
@@ -323,22 +315,15 @@ impl Dispatcher for PHost {
 
     fn on_data(&self, nic: &mut PHostNic, data: &Landed, out: &mut Outbox) {
         let peer = &mut nic.peers[data.flow as usize];
-        if data.fresh {
-            peer.arrived += 1;
-            if data.sequence >= data.expected {
-                peer.beyond.mark(peer.expected, data.sequence);
-            }
-            peer.beyond.clear_range(peer.expected, data.expected.min(peer.beyond.end));
-            peer.expected = data.expected;
-        }
-        peer.seen = peer.seen.max(data.rank);
+        peer.got.take(data);
         if data.whole || !data.fresh {
             let note = Note { kind: ACK, a: data.expected, ..Note::default() };
             nic.note(data.flow, true, note, out);
         }
     }
 
-    fn next(&self, nic: &mut PHostNic, Time(now): Time, _: &mut Outbox) -> Option<Parcel> {
+    fn next(&self, nic: &mut PHostNic, now: Time, _: &mut Outbox) -> Option<Parcel> {
+        let now = now.ps();
         let (mut best, mut expired) = (None, 0);
         let PHostNic { active, flows, .. } = nic;
         active.retain(|&number| {
@@ -364,10 +349,11 @@ impl Dispatcher for PHost {
 
     fn timer(&self, nic: &PHostNic) -> Option<Time> {
         let watch = nic.watch.front().map(|&(due, _)| due);
-        [nic.next_token, watch].into_iter().flatten().min().map(Time)
+        [nic.next_token, watch].into_iter().flatten().min().map(Time::from_ps)
     }
 
-    fn on_timer(&self, nic: &mut PHostNic, Time(now): Time, out: &mut Outbox) {
+    fn on_timer(&self, nic: &mut PHostNic, now: Time, out: &mut Outbox) {
+        let now = now.ps();
         if nic.next_token.is_some_and(|at| at <= now) {
             nic.give(now, out);
         }

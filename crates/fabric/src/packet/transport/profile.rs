@@ -20,7 +20,7 @@ use super::PathChoice;
 /// Turns that a mark costs, that a packet trimmed on the way costs, and the most that an EV is passed over in a row.
 const MARKED: u8 = 1;
 const TRIMMED: u8 = 4;
-const MOST: u8 = 15;
+pub(super) const MOST: u8 = 15;
 
 /// What is thought of an EV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl Profile {
 
     /// Something was lost: EVs with packets that are overdue are assumed bad, as far as the floor lets them. Those that are so from now on.
     pub(super) fn lost(&mut self, now: Time, mut retired: impl FnMut(Name)) {
-        let patience = Span(self.rtt.0 * 3 / 2);
+        let patience = Span::from_ps(self.rtt.ps() * 3 / 2);
         let mut good: u32 = self.good.iter().sum();
         for (plane, evs) in (0..).zip(&mut self.each) {
             for (number, ev) in (0..).zip(evs) {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn choice(now: u64, plane: u32) -> PathChoice {
-        PathChoice { now: Time(now), round: 0, paths: 64, hash: 7, plane }
+        PathChoice { now: Time::from_ps(now), round: 0, paths: 64, hash: 7, plane }
     }
 
     fn opened(floor: u32) -> Profile {
@@ -205,7 +205,7 @@ mod tests {
         let first = profile.next(&mut turn, &choice(0, 0));
         let second = profile.next(&mut turn, &choice(14_000_000, 0));
         let mut retired = Vec::new();
-        profile.lost(Time(20_000_000), |name| retired.push(name));
+        profile.lost(Time::from_ps(20_000_000), |name| retired.push(name));
         assert_eq!(retired, [(0, first)]);
         assert_eq!(
             (profile.health((0, first)), profile.health((0, second))),
@@ -227,7 +227,7 @@ mod tests {
             let _ = profile.next(&mut 0, &choice(0, 1));
         }
         let mut retired = 0;
-        profile.lost(Time(1_000_000_000), |_| retired += 1);
+        profile.lost(Time::from_ps(1_000_000_000), |_| retired += 1);
         assert_eq!((retired, profile.good.iter().sum::<u32>()), (5, 3));
         assert_eq!((profile.carries(0), profile.carries(1)), (false, true));
     }
@@ -237,13 +237,13 @@ mod tests {
     fn a_trimmed_packet_retires_nothing() {
         let (mut profile, mut turn) = (opened(1), 0);
         let first = profile.next(&mut turn, &choice(0, 0));
-        profile.trimmed((0, first), Time(0), false);
-        profile.lost(Time(1_000_000_000), |_| panic!("nothing is overdue"));
+        profile.trimmed((0, first), Time::ZERO, false);
+        profile.lost(Time::from_ps(1_000_000_000), |_| panic!("nothing is overdue"));
         // What is left of this round of four, and four rounds.
         let taken = take(&mut profile, &mut turn, 19);
         assert!(!taken[..15].contains(&first) && taken.contains(&first), "{taken:?}");
         // Where all are congested one is taken all the same.
-        (0..4).for_each(|number| profile.trimmed((0, number), Time(0), false));
+        (0..4).for_each(|number| profile.trimmed((0, number), Time::ZERO, false));
         assert_eq!(take(&mut profile, &mut turn, 9).len(), 9);
     }
 }

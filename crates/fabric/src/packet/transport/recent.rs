@@ -8,7 +8,7 @@
 use windtunnel_kernel::Span;
 
 /// Samples kept.
-const KEPT: usize = 8;
+pub(super) const KEPT: usize = 8;
 
 /// The last round trips of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Recent {
     /// Takes a sample in; the upper median of those kept, and whether at least half of them were marked.
     pub(super) fn median(&mut self, rtt: Span, marked: bool) -> (Span, bool) {
         let place = usize::from(self.next);
-        self.samples[place] = u32::try_from(rtt.0 / 1_000).unwrap_or(u32::MAX);
+        self.samples[place] = u32::try_from(rtt.ps() / 1_000).unwrap_or(u32::MAX);
         self.marks = self.marks & !(1 << place) | u8::from(marked) << place;
         self.next = (self.next + 1) % KEPT as u8;
         self.kept = (self.kept + 1).min(KEPT as u8);
@@ -32,7 +32,7 @@ impl Recent {
         let mut sorted = self.samples;
         sorted[..kept].sort_unstable();
         let median = u64::from(sorted[kept / 2]) * 1_000;
-        (Span(median), 2 * self.marks.count_ones() >= u32::from(self.kept) && self.marks != 0)
+        (Span::from_ps(median), 2 * self.marks.count_ones() >= u32::from(self.kept) && self.marks != 0)
     }
 }
 

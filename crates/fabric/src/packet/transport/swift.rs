@@ -102,7 +102,7 @@ impl Swift {
     pub fn target(&self, flow: &SwiftFlow) -> Span {
         let root = |window: f64| 1.0 / math::sqrt(window);
         let scaling = f64::from(flow.slope) * (root(flow.window) - root(self.scaled[1]));
-        Span((flow.base + scaling.clamp(0.0, f64::from(flow.range))) as u64)
+        Span::from_ps((flow.base + scaling.clamp(0.0, f64::from(flow.range))) as u64)
     }
 
     fn decrease(&self, flow: &mut SwiftFlow, now: Time, factor: f64) {
@@ -149,9 +149,9 @@ impl Endpoint for Swift {
     }
 
     fn open(&self, path: &PathFacts) -> SwiftFlow {
-        let (packet, rtt) = (f64::from(path.mtu), path.base_rtt.0 as f64);
+        let (packet, rtt) = (f64::from(path.mtu), path.base_rtt.ps() as f64);
         let packets = path.bdp as f64 / packet;
-        let hop = self.per_hop * packet * 8e12 / path.rate.0 as f64;
+        let hop = self.per_hop * packet * 8e12 / path.rate.bps() as f64;
         let [min, max] = self.scaled.map(|window| 1.0 / math::sqrt(window));
         SwiftFlow {
             recent: Recent::default(),
@@ -175,7 +175,11 @@ impl Endpoint for Swift {
 
     #[inline]
     fn gap(&self, flow: &SwiftFlow, _: u16) -> Span {
-        if flow.window >= 1.0 { Span::ZERO } else { Span((flow.rtt.0 as f64 / flow.window) as u64) }
+        if flow.window >= 1.0 {
+            Span::ZERO
+        } else {
+            Span::from_ps((flow.rtt.ps() as f64 / flow.window) as u64)
+        }
     }
 
     fn on_ack(&self, flow: &mut SwiftFlow, ack: &Ack) {
@@ -190,7 +194,7 @@ impl Endpoint for Swift {
             flow.window += self.increase * acked / flow.window.max(1.0);
             flow.window = flow.window.min(flow.largest);
         } else {
-            let excess = (rtt.0 - target.0) as f64 / rtt.0 as f64;
+            let excess = (rtt.ps() - target.ps()) as f64 / rtt.ps() as f64;
             self.decrease(flow, ack.now, 1.0 - self.beta * excess);
         }
     }
@@ -230,7 +234,7 @@ mod tests {
         let mut flow = swift.open(&path(100, 10));
         let mut target = |window: f64| {
             flow.window = window;
-            swift.target(&flow).0
+            swift.target(&flow).ps()
         };
         assert_eq!([target(1_000.0), target(100.0)], [20_240_000; 2]);
         assert!(target(0.1).abs_diff(30_240_000) < 10 && target(0.01) == target(0.1).max(30_240_000));
@@ -247,12 +251,15 @@ mod tests {
         assert!((flow.window - (31.25 + 4.0 / 31.25)).abs() < 1e-12);
         flow.window = 40.0;
         // Target 20.24 µs, delay 25.3 µs: the excess is a fifth, β of it 0.16.
-        let late = Ack { rtt: Span(25_300_000), ..ack(200, 0, 4, 0) };
+        let late = Ack { rtt: Span::from_ps(25_300_000), ..ack(200, 0, 4, 0) };
         swift.on_ack(&mut flow, &late);
         assert!((flow.window - 33.6).abs() < 1e-9);
-        swift.on_ack(&mut flow, &Ack { now: Time(225 * US), ..late });
+        swift.on_ack(&mut flow, &Ack { now: Time::from_ps(225 * US), ..late });
         assert!((flow.window - 33.6).abs() < 1e-9, "within the round trip");
-        swift.on_ack(&mut flow, &Ack { now: Time(2_224 * US), rtt: Span(2_024_000_000), ..late });
+        swift.on_ack(
+            &mut flow,
+            &Ack { now: Time::from_ps(2_224 * US), rtt: Span::from_ps(2_024_000_000), ..late },
+        );
         assert!((flow.window - 16.8).abs() < 1e-9, "at most half");
     }
 
@@ -261,11 +268,11 @@ mod tests {
         let swift = Swift::default();
         let mut flow = swift.open(&path(100, 10));
         flow.window = 0.25;
-        assert_eq!((swift.window(&flow), swift.gap(&flow, 4_000)), (4_000, Span(40 * US)));
+        assert_eq!((swift.window(&flow), swift.gap(&flow, 4_000)), (4_000, Span::from_ps(40 * US)));
         swift.on_ack(&mut flow, &ack(100, 12, 1, 0));
         assert_eq!((flow.window, swift.gap(&flow, 4_000)), (1.25, Span::ZERO), "ai for each acknowledged");
         let silent = |us: u64| Loss {
-            now: Time(us * US),
+            now: Time::from_ps(us * US),
             kind: LossKind::Timeout,
             sequence: 0,
             next: 9,

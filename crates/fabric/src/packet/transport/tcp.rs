@@ -17,13 +17,13 @@ pub(super) struct Rto {
 
 impl Rto {
     pub(super) fn new(path: &PathFacts) -> Self {
-        let rtt = path.base_rtt.0 as f32 / 1e6;
+        let rtt = path.base_rtt.ps() as f32 / 1e6;
         Self { smoothed: rtt, variation: rtt / 2.0, doublings: 0 }
     }
 
     /// Something new was acknowledged. Stamps tell copies apart, so each is a sample (RFC 6298 §3).
     pub(super) fn sample(&mut self, rtt: Span) {
-        let rtt = rtt.0 as f32 / 1e6;
+        let rtt = rtt.ps() as f32 / 1e6;
         self.variation += ((self.smoothed - rtt).abs() - self.variation) / 4.0;
         self.smoothed += (rtt - self.smoothed) / 8.0;
         self.doublings = 0;
@@ -36,7 +36,7 @@ impl Rto {
     /// At least `least`.
     pub(super) fn span(&self, least: Span) -> Span {
         let us = self.smoothed + 4.0 * self.variation;
-        Span(((f64::from(us) * 1e6) as u64).max(least.0) << self.doublings)
+        Span::from_ps(((f64::from(us) * 1e6) as u64).max(least.ps()) << self.doublings)
     }
 }
 
@@ -121,7 +121,7 @@ impl HyStart {
     const PACKETS: u64 = 16;
 
     pub(super) fn new(path: &PathFacts) -> Self {
-        let least = path.rate.serialise(Bytes(u64::from(path.mtu) * Self::PACKETS));
+        let least = path.rate.serialise(Bytes::new(u64::from(path.mtu) * Self::PACKETS));
         let unknown = f32::INFINITY;
         Self {
             end: 0,
@@ -129,7 +129,7 @@ impl HyStart {
             last: unknown,
             current: unknown,
             baseline: unknown,
-            least: least.0 as f32 / 1e6,
+            least: least.ps() as f32 / 1e6,
             rounds: 0,
         }
     }
@@ -147,7 +147,7 @@ impl HyStart {
                 return None;
             }
         }
-        self.current = self.current.min(ack.rtt.0 as f32 / 1e6);
+        self.current = self.current.min(ack.rtt.ps() as f32 / 1e6);
         self.samples += 1;
         if self.samples >= Self::SAMPLES {
             if self.rounds > 0 {

@@ -9,12 +9,12 @@ use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, StreamId, Tag, Time};
 
 /// Packets of 4 KiB of payload and headers as long as control packets: times that come out even.
 pub fn even_packets() -> PacketSettings {
-    PacketSettings { mtu: Bytes(4_160), header: Bytes(64), ..PacketSettings::default() }
+    PacketSettings { mtu: Bytes::new(4_160), header: Bytes::new(64), ..PacketSettings::default() }
 }
 
 /// Flows of jumbo frames.
 pub fn jumbo_flows() -> FlowSettings {
-    FlowSettings { mtu: Bytes(9_000), ..FlowSettings::default() }
+    FlowSettings { mtu: Bytes::new(9_000), ..FlowSettings::default() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,14 +221,14 @@ fn request(fabric: &mut impl Fabric, rank: u32, id: u32, op: &Op, ready: Time) {
             } else {
                 fabric.prepare_coupled(&[(at, peer, 1), (peer, at, weight)], 0)
             };
-            fabric.start_coupled(ready, at, ticket, group, Bytes(bytes), steps, 0);
+            fabric.start_coupled(ready, at, ticket, group, Bytes::new(bytes), steps, 0);
         }
         Kind::Send { to, bytes, tag } => {
             let request = SendRequest {
                 stream,
                 nic: NicId(op.nic),
                 to: EndpointId(to),
-                bytes: Bytes(bytes),
+                bytes: Bytes::new(bytes),
                 tag: Tag(tag),
                 class: 0,
                 entropy: 0,

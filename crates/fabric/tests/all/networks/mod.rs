@@ -10,7 +10,7 @@ pub fn message(message: u32, from: u32, to: u32, bytes: u64) -> Departure {
         from: EndpointId(from),
         to: EndpointId(to),
         nic: NicId(0),
-        bytes: Bytes(bytes),
+        bytes: Bytes::new(bytes),
         class: 0,
         entropy: 0,
         line: 0,

@@ -31,14 +31,14 @@ pub fn engine<T: Transport>(topology: &Arc<Topology>, settings: PacketSettings, 
 /// Opens a queue pair for one message.
 pub fn send<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64, token: u64) {
     let flow = engine.open(&OpenRequest { from, to, entropy: token as u32, keep: false, route: [&[], &[]] });
-    engine.send(Time(at), flow, Bytes(bytes), token);
+    engine.send(Time::from_ps(at), flow, Bytes::new(bytes), token);
 }
 
 /// Opens a queue pair that stays; the sender names the message.
 pub fn send_on<T: Transport>(engine: &mut Engine<T>, at: u64, from: u32, to: u32, bytes: u64) {
     let request = OpenRequest { from, to, entropy: 0, keep: true, route: [&[], &[]] };
     let flow = engine.open(&request);
-    engine.send(Time(at), flow, Bytes(bytes), u64::from(from));
+    engine.send(Time::from_ps(at), flow, Bytes::new(bytes), u64::from(from));
 }
 
 /// Runs to the end; completions in order of time.

@@ -14,7 +14,7 @@ use windtunnel_kernel::{Span, Time, mix64};
 /// Entities of the model.
 pub const ENTITIES: u32 = 42;
 /// Least delay between entities.
-pub const LOOKAHEAD: Span = Span(1_000);
+pub const LOOKAHEAD: Span = Span::from_ps(1_000);
 
 /// One entity: what it has seen, in order, and how many events it has caused.
 #[derive(Clone, Copy, Default)]
@@ -45,7 +45,7 @@ impl Phold {
     pub fn new(own: Vec<u32>) -> Self {
         let start = |&entity: &u32| {
             let key = EventKey {
-                time: Time(u64::from(entity) * 10),
+                time: Time::from_ps(u64::from(entity) * 10),
                 receiver: entity,
                 sender: entity,
                 ..EventKey::default()
@@ -55,7 +55,8 @@ impl Phold {
         let mut events: BinaryHeap<_> = own.iter().map(start).collect();
         // A second generation at one instant, told apart by class alone.
         events.extend(own.iter().map(|&entity| {
-            let key = EventKey { time: Time(500), class: 1, receiver: entity, sender: entity, count: 1 };
+            let key =
+                EventKey { time: Time::from_ps(500), class: 1, receiver: entity, sender: entity, count: 1 };
             Reverse((key, mix64(1000 + u64::from(entity))))
         }));
         let entities = vec![Entity { caused: 2, ..Entity::default() }; ENTITIES as usize];
@@ -64,7 +65,7 @@ impl Phold {
             entities,
             events,
             budget: u64::MAX,
-            delay: LOOKAHEAD.0,
+            delay: LOOKAHEAD.ps(),
             log: EventDigest::new(),
             horizon: Time::ZERO,
             mail: None,
@@ -106,7 +107,7 @@ impl Process for Phold {
             handled += 1;
             let entity = &mut self.entities[key.receiver as usize];
             entity.digest =
-                combine(combine(combine(entity.digest, key.time.0), u64::from(key.sender)), token);
+                combine(combine(combine(entity.digest, key.time.ps()), u64::from(key.sender)), token);
             entity.handled += 1;
             self.log.record(key, entity.digest);
             // What it has seen decides what it does: one event out of order changes everything after it.
@@ -114,7 +115,7 @@ impl Process for Phold {
             let receiver = if draw.is_multiple_of(4) { key.receiver } else { (draw >> 32) as u32 % ENTITIES };
             let least = if receiver == key.receiver { 0 } else { self.delay };
             // Coarse delays, so that many events fall on one instant.
-            let time = key.time + Span(least + 100 * (draw >> 8 & 15));
+            let time = key.time + Span::from_ps(least + 100 * (draw >> 8 & 15));
             let next = EventKey {
                 time,
                 class: (draw & 1) as u8,

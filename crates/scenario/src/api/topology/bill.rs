@@ -18,14 +18,14 @@ pub(super) fn inventory(topology: &Topology, model: Option<&str>) -> Inventory {
     for switch in (0..topology.switches()).map(SwitchId) {
         let mut ports: BTreeMap<u64, u64> = BTreeMap::new();
         for link in (0..topology.ports(switch)).filter_map(|port| topology.out_link(switch, port)) {
-            *ports.entry(topology.link(link).rate.0).or_default() += 1;
+            *ports.entry(topology.link(link).rate.bps()).or_default() += 1;
         }
         *groups.entry((topology.tier(switch), ports)).or_default() += 1;
     }
     let switches = groups.into_iter().map(|((tier, ports), count)| SwitchGroup {
         what: topology.tier_name(tier),
         count,
-        ports: ports.into_iter().map(|(rate, count)| (BitRate(rate), count)).collect(),
+        ports: ports.into_iter().map(|(rate, count)| (BitRate::from_bps(rate), count)).collect(),
     });
     let bought = |group: &SwitchGroup| !NOT_BOUGHT.contains(&group.what.as_str());
     let cable = |kind: Cables| CableGroup {

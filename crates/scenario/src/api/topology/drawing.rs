@@ -332,7 +332,7 @@ impl<'a> Drawing<'a> {
             };
             let (from, to) = topology.link_ends(link);
             let dead = !self.whole && self.forwarder.is_dead(link);
-            visit(from, to, (tier, known.rate.0, topology.cable_length_mm(link)), dead);
+            visit(from, to, (tier, known.rate.bps(), topology.cable_length_mm(link)), dead);
         }
     }
 

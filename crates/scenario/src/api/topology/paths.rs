@@ -40,8 +40,8 @@ fn path(index: usize, query: &PathQuery, forwarder: &mut Forwarder) -> Result<Va
                 "to": topology.node_name(b),
                 "tier": known.tier.name(),
                 "share": share,
-                "rate_bps": known.rate.0,
-                "latency_ps": known.latency.0,
+                "rate_bps": known.rate.bps(),
+                "latency_ps": known.latency.ps(),
                 "length_m": topology.cable_length_mm(link) as f64 / 1e3,
                 "loss": known.loss,
             })
@@ -57,7 +57,7 @@ fn path(index: usize, query: &PathQuery, forwarder: &mut Forwarder) -> Result<Va
         "seed": query.seed,
         "class": class.name(),
         "verdict": verdict.name(),
-        "latency_ps": joined.then_some(route.latency.0),
+        "latency_ps": joined.then_some(route.latency.ps()),
         "switches": (joined && single).then_some(switches),
         "links": links,
     }))

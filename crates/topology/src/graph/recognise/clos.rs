@@ -564,12 +564,12 @@ impl Sizes {
             if let Some(above) = self.cables.get(tier + 1) {
                 let uplinks = f64::from(self.parents[tier] * self.bundle[tier + 1]);
                 spec.oversubscription =
-                    f64::from(ports_down) * rate.0 as f64 / (uplinks * above.rate.0 as f64);
+                    f64::from(ports_down) * rate.bps() as f64 / (uplinks * above.rate.bps() as f64);
             }
             tiers.push(spec);
         }
         // A NIC has one port into every plane.
-        tiers[0].rate = BitRate(tiers[0].rate.0.checked_mul(u64::from(planes))?);
+        tiers[0].rate = BitRate::from_bps(tiers[0].rate.bps().checked_mul(u64::from(planes))?);
         let host = match graph.host {
             Some(host) if host.nics == self.nics * planes => {
                 HostSpec { nics: self.nics, rails: self.rails, ..host }

@@ -75,7 +75,7 @@ impl Uniform {
 
 /// Propagation in ps a metre at which all latencies are those of whole millimetres, and the length of a latency.
 fn propagation(mut latencies: impl Iterator<Item = Span>) -> (u64, impl Fn(Span) -> u64) {
-    let default = latencies.all(|latency| latency.0.is_multiple_of(DEFAULT_PROPAGATION_PS_PER_M / 1_000));
+    let default = latencies.all(|latency| latency.ps().is_multiple_of(DEFAULT_PROPAGATION_PS_PER_M / 1_000));
     let ps_per_m = if default { DEFAULT_PROPAGATION_PS_PER_M } else { 1_000 };
-    (ps_per_m, move |latency: Span| latency.0 / (ps_per_m / 1_000))
+    (ps_per_m, move |latency: Span| latency.ps() / (ps_per_m / 1_000))
 }

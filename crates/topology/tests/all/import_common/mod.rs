@@ -24,7 +24,7 @@ pub fn clos_cables(spec: &ClosSpec) -> Vec<Cable> {
         if spec.host.rails { (ports, spec.host.nics) } else { (ports / spec.host.nics, 1) };
     let leaves = spec.hosts.div_ceil(group) * leaves_per_group;
     for plane in 0..spec.planes {
-        let port_rate = spec.tiers[0].rate.0 / u64::from(spec.planes);
+        let port_rate = spec.tiers[0].rate.bps() / u64::from(spec.planes);
         for host in 0..spec.hosts {
             for nic in 0..spec.host.nics {
                 let leaf = host / group * leaves_per_group + if spec.host.rails { nic } else { 0 };
@@ -34,9 +34,9 @@ pub fn clos_cables(spec: &ClosSpec) -> Vec<Cable> {
         let (mut blocks, mut width) = (leaves, 1);
         for upper in 1..spec.tiers.len() {
             let (down, up) = (&spec.tiers[upper - 1], &spec.tiers[upper]);
-            let rate = if upper == 1 { port_rate } else { down.rate.0 };
+            let rate = if upper == 1 { port_rate } else { down.rate.bps() };
             let uplinks =
-                f64::from(down.ports_down) * rate as f64 / (down.oversubscription * up.rate.0 as f64);
+                f64::from(down.ports_down) * rate as f64 / (down.oversubscription * up.rate.bps() as f64);
             let parents = uplinks.round() as u32 / up.bundle;
             let radix = up.ports_down / up.bundle;
             for block in 0..blocks {
@@ -46,7 +46,7 @@ pub fn clos_cables(spec: &ClosSpec) -> Vec<Cable> {
                             let above =
                                 Place::Switch(plane, upper as u32, block / radix, index + width * parent);
                             let below = Place::Switch(plane, upper as u32 - 1, block, index);
-                            cables.push((below, above, up.rate.0, latency(upper)));
+                            cables.push((below, above, up.rate.bps(), latency(upper)));
                         }
                     }
                 }
@@ -82,8 +82,8 @@ pub fn clos_graph(spec: &ClosSpec) -> GraphSpec {
     let links = cables.iter().map(|&(a, b, rate, latency)| GraphLink {
         a: number(a),
         b: number(b),
-        rate: BitRate(rate),
-        latency: Span(latency),
+        rate: BitRate::from_bps(rate),
+        latency: Span::from_ps(latency),
         loss: 0.0,
     });
     let links = links.collect();

@@ -202,7 +202,7 @@ pub fn narrowest_cut(topology: &Topology, housed: &[SwitchId]) -> u64 {
             let mut rates = [0, 0];
             for port in 0..topology.ports(switch) {
                 let Some(Peer::Switch { switch: far, .. }) = topology.peer(switch, port) else { continue };
-                let rate = topology.link(topology.out_link(switch, port).expect("cabled")).rate.0;
+                let rate = topology.link(topology.out_link(switch, port).expect("cabled")).rate.bps();
                 if let Some(far) = side(half, far) {
                     rates[usize::from(far)] += rate;
                 }

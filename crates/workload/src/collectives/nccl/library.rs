@@ -122,8 +122,8 @@ impl Machine {
     /// What a collective costs a group of `n`; `None` where NCCL has no such collective, or its settings leave none.
     pub fn cost_of(&self, spec: &CollectiveSpec, n: u32) -> Option<Cost> {
         match spec.routing {
-            Some(routing) => self.routed(routing, spec.bytes.0, n, spec.domain),
-            None => self.cost(spec.kind, spec.bytes.0, n, spec.domain),
+            Some(routing) => self.routed(routing, spec.bytes.get(), n, spec.domain),
+            None => self.cost(spec.kind, spec.bytes.get(), n, spec.domain),
         }
     }
 

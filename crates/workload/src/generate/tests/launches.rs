@@ -7,7 +7,7 @@ fn launched(layers: u32, cost: u64, launch: u64) -> ChunkWork {
     let with_launch = |times: u64| {
         move |unit| {
             [
-                Piece::Launch { span: Span(times * launch), waits: false },
+                Piece::Launch { span: Span::from_ps(times * launch), waits: false },
                 calc(times * cost),
                 Piece::UnitDone(unit),
             ]
@@ -46,8 +46,9 @@ fn a_slow_host_is_the_pace_of_a_fast_gpu() {
 /// what came before, however far the host could have run ahead.
 #[test]
 fn a_host_that_waits_for_the_gpu_is_not_ahead_of_it() {
-    let pass =
-        |waits: bool| vec![calc(10), Piece::Launch { span: Span(25), waits }, calc(15), Piece::UnitDone(0)];
+    let pass = |waits: bool| {
+        vec![calc(10), Piece::Launch { span: Span::from_ps(25), waits }, calc(15), Piece::UnitDone(0)]
+    };
     let makespan = |waits| {
         let work =
             ChunkWork { forward: pass(waits), backward: vec![calc(1), Piece::UnitDone(0)], ..stage(1, 10) };

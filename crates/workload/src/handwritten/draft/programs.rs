@@ -226,7 +226,7 @@ impl Draft {
                         Some(&index) => {
                             let operation = &self.operations[index];
                             let kind = spec(index).kind.entry().name;
-                            format!("`{kind}` of {} bytes (line {})", spec(index).bytes.0, operation.line)
+                            format!("`{kind}` of {} bytes (line {})", spec(index).bytes.get(), operation.line)
                         }
                         None => "missing".to_owned(),
                     };

@@ -43,7 +43,7 @@ fn collectives(pieces: &[Piece]) -> Vec<(Dimension, CollectiveKind, u64)> {
     pieces
         .iter()
         .filter_map(|piece| match *piece {
-            Piece::Collective { axis, kind, bytes, .. } => Some((axis, kind, bytes.0)),
+            Piece::Collective { axis, kind, bytes, .. } => Some((axis, kind, bytes.get())),
             _ => None,
         })
         .collect()
@@ -111,7 +111,7 @@ fn parameters_over_all_ranks_are_the_models() {
         let mut training = Training::new(architecture.clone(), 4096);
         let whole = training.chunk(&Chunk::whole(layers), &gpu("h100-sxm")).work;
         let total: u64 =
-            whole.parameter_bytes.iter().chain(&whole.expert_parameter_bytes).map(|bytes| bytes.0).sum();
+            whole.parameter_bytes.iter().chain(&whole.expert_parameter_bytes).map(|bytes| bytes.get()).sum();
         assert_eq!(total, 2 * architecture.parameters(), "{name}");
         // Split over tensor, expert and unequal pipeline stages: what is replicated is norms, biases after the row,
         // routers and compressed projections, which sharding by tp leaves whole.
@@ -124,8 +124,8 @@ fn parameters_over_all_ranks_are_the_models() {
         let (mut dense, mut routed) = (0, 0);
         for chunk in &chunks {
             let work = training.chunk(chunk, &gpu("h100-sxm")).work;
-            dense += work.parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>();
-            routed += work.expert_parameter_bytes.iter().map(|bytes| bytes.0).sum::<u64>();
+            dense += work.parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>();
+            routed += work.expert_parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>();
         }
         let all_experts: u64 = (0..layers).map(|layer| architecture.layer_parameters(layer).experts).sum();
         assert_eq!(routed * 4 * training.ep, 2 * all_experts, "{name}");
@@ -149,20 +149,20 @@ fn tensor_parallel_bytes_by_hand() {
     assert_eq!(collectives(&work.backward), [gather, gather, scatter, gather, gather, scatter]);
     assert_eq!(collectives(&work.backward_input), [gather, scatter, gather, scatter]);
     assert_eq!(collectives(&work.backward_weight), [gather, gather]);
-    assert_eq!(work.send_bytes, Bytes(sbh / 8));
+    assert_eq!(work.send_bytes, Bytes::new(sbh / 8));
     training.sequence_parallel = false;
     let work = training.chunk(&middle(1..2), &kernels).work;
     let sum = (Dimension::Tp, CollectiveKind::AllReduce, sbh);
     assert_eq!(collectives(&work.forward), [sum, sum]);
     assert_eq!(collectives(&work.backward), [sum, sum]);
     assert_eq!(collectives(&work.backward_weight), []);
-    assert_eq!(work.send_bytes, Bytes(sbh));
+    assert_eq!(work.send_bytes, Bytes::new(sbh));
     // In slices between stages (arXiv:2104.04473 §4.1), with a gather at each pass's start.
     training.scatter_gather = true;
     let work = training.chunk(&middle(1..2), &kernels).work;
     assert_eq!(collectives(&work.forward), [gather, sum, sum]);
     assert_eq!(collectives(&work.backward), [gather, sum, sum]);
-    assert_eq!(work.send_bytes, Bytes(sbh / 8));
+    assert_eq!(work.send_bytes, Bytes::new(sbh / 8));
     training.scatter_gather = false;
     // Full recomputation repeats the forward's collectives before each layer's own.
     training.recompute = Recompute::Full;
@@ -181,13 +181,13 @@ fn the_ends_of_the_model_by_hand() {
     let work = training.chunk(&chunk, &kernels).work;
     let loss = (Dimension::Tp, CollectiveKind::AllReduce, 4 * 8192);
     assert_eq!(collectives(&work.forward)[5..], [loss, loss, loss]);
-    assert_eq!(work.parameter_bytes[1].0, 2 * (8192 + 128_256 / 8 * 8192));
+    assert_eq!(work.parameter_bytes[1].get(), 2 * (8192 + 128_256 / 8 * 8192));
     let first = training.chunk(&Chunk { layers: 0..0, embedding: true, head: false }, &kernels).work;
     assert_eq!(
         collectives(&first.forward),
         [(Dimension::Tp, CollectiveKind::ReduceScatter, 2 * 8192 * 8192)]
     );
-    assert_eq!(first.parameter_bytes, [Bytes(2 * 128_256 / 8 * 8192)]);
+    assert_eq!(first.parameter_bytes, [Bytes::new(2 * 128_256 / 8 * 8192)]);
 }
 
 /// Keys and values of 8 heads of 128 over tp 8: one head each, K and V, the whole sequence.
@@ -283,7 +283,7 @@ fn expert_parallel_bytes_by_hand() {
     let padded = training.chunk(&middle(3..4), &kernels).work;
     assert_eq!(sum(&padded.forward, Dimension::Ep), 2 * 4096 * 8 * 7168 * 2 * 5 / 4);
     // 256/64 experts of 3·7168·2048 parameters a rank.
-    assert_eq!(padded.expert_parameter_bytes, [Bytes(2 * 4 * 3 * 7168 * 2048)]);
+    assert_eq!(padded.expert_parameter_bytes, [Bytes::new(2 * 4 * 3 * 7168 * 2048)]);
 }
 
 /// Split lists do what the fused one does, and units are complete once, in reverse order.

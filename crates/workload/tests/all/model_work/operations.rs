@@ -17,10 +17,11 @@ fn launches_stand_before_what_they_launch() {
     (training.tp, training.recompute) = (4, Recompute::Full);
     let chunk = Chunk { layers: 0..3, embedding: true, head: true };
     let without = training.chunk(&chunk, &kernels).work;
-    training.dispatch = Span(1_000);
+    training.dispatch = Span::from_ps(1_000);
     let with = training.chunk(&chunk, &kernels).work;
     let launches = |pieces: &[Piece]| -> Vec<u64> {
-        let launch = |piece: &Piece| if let Piece::Launch { span, .. } = piece { Some(span.0) } else { None };
+        let launch =
+            |piece: &Piece| if let Piece::Launch { span, .. } = piece { Some(span.ps()) } else { None };
         pieces.iter().filter_map(launch).collect()
     };
     for (before, after) in [
@@ -76,13 +77,13 @@ fn logits_of_an_odd_vocabulary_are_slow() {
 fn experts_that_are_not_fused_are_launched_one_by_one() {
     let kernels = gpu("h100-sxm");
     let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
-    (training.ep, training.dispatch, training.graphs) = (8, Span(1_000), Graphs::Layers);
+    (training.ep, training.dispatch, training.graphs) = (8, Span::from_ps(1_000), Graphs::Layers);
     let chunk = Chunk { layers: 0..1, embedding: false, head: false };
     let launched = |training: &Training| {
         let work = training.chunk(&chunk, &kernels).work;
         let of = |pieces: &[Piece]| -> Vec<(u64, bool)> {
             let launch = |piece: &Piece| match piece {
-                Piece::Launch { span, waits } => Some((span.0 / 1_000, *waits)),
+                Piece::Launch { span, waits } => Some((span.ps() / 1_000, *waits)),
                 _ => None,
             };
             pieces.iter().filter_map(launch).collect()
@@ -222,7 +223,7 @@ fn what_is_hidden_of_an_exchange_is_not_waited_for() {
     let chunk = Chunk { layers: 0..1, embedding: false, head: false };
     let bytes = |training: &Training| -> u64 {
         let sent = |piece: &Piece| match piece {
-            Piece::Collective { axis: Dimension::Ep, bytes, .. } => bytes.0,
+            Piece::Collective { axis: Dimension::Ep, bytes, .. } => bytes.get(),
             _ => 0,
         };
         training.chunk(&chunk, &kernels).work.forward.iter().map(sent).sum()
@@ -251,7 +252,7 @@ fn adapters_save_the_weight_gradients() {
     // Attention's backward is twice its forward as before; the products' is once.
     let products = whole.flops.forward - attention;
     assert_eq!(adapted.flops.backward, products + 2 * attention + 2 * adapters);
-    let gradients: u64 = adapted.work.gradient_bytes.iter().map(|bytes| bytes.0).sum();
+    let gradients: u64 = adapted.work.gradient_bytes.iter().map(|bytes| bytes.get()).sum();
     assert_eq!(gradients, 4 * 2 * 16 * (4096 + 6144 + 4096 + 4096));
     assert!(adapted.work.optimiser < whole.work.optimiser);
 }
@@ -269,10 +270,10 @@ fn operations_recompute_every_second_product() {
     let products = 2 * 2 * 1024 * 4096 * (1024 + 4096 + 14336);
     assert_eq!(again.flops.recomputed - plain.flops.recomputed, products);
     assert_eq!(again.flops.backward, plain.flops.backward);
-    let kept = training.layer_activation_bytes(0).0;
+    let kept = training.layer_activation_bytes(0).get();
     // Input, queries, values, attention with its sums, and the results of the two other products of the feed-forward block.
     assert_eq!(kept, 1024 * (2 * (4096 + 4096 + 1024 + 4096 + 4096 + 14336) + 4 * 32));
-    assert!(kept < all.0);
+    assert!(kept < all.get());
 }
 
 #[test]
@@ -287,9 +288,10 @@ fn only_the_first_layers_are_recomputed_where_a_number_is_given() {
     let none = recomputed(&training);
     training.recompute_layers = Some(1);
     assert_eq!(4 * (recomputed(&training) - none), all - none);
-    let (one, bytes) = (training.chunk_activation_bytes(&chunk).0, training.layer_activation_bytes(8).0);
+    let (one, bytes) =
+        (training.chunk_activation_bytes(&chunk).get(), training.layer_activation_bytes(8).get());
     training.recompute = Recompute::None;
-    assert_eq!(one, bytes + 3 * training.layer_activation_bytes(9).0);
+    assert_eq!(one, bytes + 3 * training.layer_activation_bytes(9).get());
 }
 
 /// A measured layer takes the place of its kernels and of its collectives.

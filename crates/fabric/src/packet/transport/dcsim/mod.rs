@@ -107,7 +107,7 @@ impl Default for Dcsim {
             watched_host: None,
             shuffle: true,
             recovery: Recovery::TIMER,
-            timeout: Span(1),
+            timeout: Span::from_ps(1),
         }
     }
 }
@@ -168,8 +168,8 @@ impl Dcsim {
             (f64::from(self.sims(fabric)), f64::from(fabric.control), f64::from(fabric.mtu));
         let each = f64::from(self.data_per_sim) * data + self.control_share * control;
         let bytes = sims * each + data + control;
-        let hops = f64::from(2 * fabric.hops) * bytes * 8e12 / fabric.rate.0 as f64;
-        Span(fabric.propagation.0 + hops.round() as u64)
+        let hops = f64::from(2 * fabric.hops) * bytes * 8e12 / fabric.rate.bps() as f64;
+        Span::from_ps(fabric.propagation.ps() + hops.round() as u64)
     }
 
     /// RTT_max on this fabric.
@@ -181,7 +181,7 @@ impl Dcsim {
     pub fn token(&self, fabric: &FabricFacts, rate: windtunnel_kernel::BitRate) -> Span {
         let bytes = f64::from(self.data_per_sim) * f64::from(fabric.mtu)
             + self.control_share * f64::from(fabric.control);
-        Span(((bytes * 8e12 / rate.0 as f64).round() as u64).max(1))
+        Span::from_ps(((bytes * 8e12 / rate.bps() as f64).round() as u64).max(1))
     }
 }
 
@@ -296,7 +296,7 @@ impl Dispatcher for Dcsim {
 
 /// A span times a number.
 fn times(span: Span, factor: f64) -> u64 {
-    (span.0 as f64 * factor).round() as u64
+    (span.ps() as f64 * factor).round() as u64
 }
 
 #[cfg(test)]
@@ -323,9 +323,9 @@ mod tests {
     #[test]
     fn the_bound_is_that_of_theorem_2() {
         let dcsim = Dcsim::default();
-        let found = [1_500, 9_000, 4_000].map(|mtu| dcsim.bound(&fabric(mtu)).0 / 10_000);
+        let found = [1_500, 9_000, 4_000].map(|mtu| dcsim.bound(&fabric(mtu)).ps() / 10_000);
         assert_eq!(found, [1_034, 2_204, 1_424]);
-        let share = dcsim.bound(&fabric(1_500)).0 as f64 / 7_800_000.0;
+        let share = dcsim.bound(&fabric(1_500)).ps() as f64 / 7_800_000.0;
         assert!((share - 1.32).abs() < 0.01, "{share}");
         let packets = [1_500, 9_000].map(|mtu| fabric(mtu).bdp_packets());
         assert_eq!(packets, [520, 87]);
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_token_takes_a_data_and_its_notes() {
         let (dcsim, fabric) = (Dcsim::default(), fabric(9_000));
-        let token = |rate| dcsim.token(&fabric, rate).0;
+        let token = |rate| dcsim.token(&fabric, rate).ps();
         assert_eq!((token(BitRate::from_gbps(800)), token(BitRate::from_gbps(8))), (91_344, 9_134_400));
     }
 

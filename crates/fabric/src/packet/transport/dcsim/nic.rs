@@ -91,7 +91,7 @@ impl DcsimNic {
         let clock = 1.0 + dcsim.drift_ppm * 1e-6 * (2.0 * drawn - 1.0);
         self.rtt = times(rtt, clock);
         self.wait = if dcsim.asynchronous { 0 } else { times(rtt, clock * dcsim.fraction) };
-        self.data_timeout = times(rtt, dcsim.data_timeout).max(dcsim.timeout.0);
+        self.data_timeout = times(rtt, dcsim.data_timeout).max(dcsim.timeout.ps());
         self.ack_delay = times(fabric.propagation, dcsim.data_ack_delay);
         self.most = dcsim.sims(fabric);
         self.taken = vec![0; 1 << 10];
@@ -103,7 +103,7 @@ impl DcsimNic {
     /// A SIM or DATA has arrived.
     pub(super) fn watch(&mut self, now: Time, data: bool) {
         if let Some(watch) = &mut self.watch {
-            watch.note(now.0, data);
+            watch.note(now.ps(), data);
         }
     }
 
@@ -148,7 +148,7 @@ impl DcsimNic {
             return;
         }
         // SIMs are not chosen before all that begins now is known.
-        self.begun = Some(message.now.0);
+        self.begun = Some(message.now.ps());
         self.ring(dcsim, message.flow, dcsim.shuffle);
     }
 
@@ -214,7 +214,7 @@ impl DcsimNic {
     }
 
     pub(super) fn sent(&mut self, dcsim: &Dcsim, sent: &Sent, out: &mut Outbox) {
-        let now = sent.now.0;
+        let now = sent.now.ps();
         match sent.load {
             Load::Data(sequence) => {
                 self.counts.left += 1;
@@ -244,7 +244,7 @@ impl DcsimNic {
     /// A SIM-ACK has come: it binds the first packets that wait.
     pub(super) fn sim_acked(&mut self, dcsim: &Dcsim, heard: &Heard, out: &mut Outbox) {
         let place = heard.note.a.wrapping_sub(self.first) as usize;
-        let now = heard.now.0;
+        let now = heard.now.ps();
         let Some(probe) = self.probes.get_mut(place) else {
             self.counts.late += 1;
             if dcsim.late_sim_acks && self.flows[heard.flow as usize].waiting() > 0 {
@@ -315,7 +315,7 @@ impl DcsimNic {
         if peer.pending >= dcsim.data_ack_every || data.whole || !data.fresh {
             self.acknowledge(data.flow, out);
         } else if peer.pending == 1 {
-            peer.due = data.now.0 + self.ack_delay;
+            peer.due = data.now.ps() + self.ack_delay;
             self.owed.push_back((peer.due, data.flow));
         }
     }
@@ -342,12 +342,12 @@ impl DcsimNic {
         .into_iter()
         .flatten()
         .min()
-        .map(Time)
+        .map(Time::from_ps)
     }
 
     /// Something is due.
     pub(super) fn tick(&mut self, dcsim: &Dcsim, now: Time, out: &mut Outbox) {
-        let Time(now) = now;
+        let now = now.ps();
         self.begun = None;
         while let Some(left) = self.probes.get(self.passed).and_then(|probe| probe.left)
             && left + self.wait <= now

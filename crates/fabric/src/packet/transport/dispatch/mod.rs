@@ -58,12 +58,12 @@ pub struct FabricFacts {
 impl FabricFacts {
     /// Time of a full packet at line rate.
     pub fn packet_time(&self) -> Span {
-        self.rate.serialise(windtunnel_kernel::Bytes(u64::from(self.mtu)))
+        self.rate.serialise(windtunnel_kernel::Bytes::new(u64::from(self.mtu)))
     }
 
     /// Full packets that cover the propagation round trip at line rate, rounded half up, and at least one.
     pub fn bdp_packets(&self) -> u32 {
-        let bits = u128::from(self.propagation.0) * u128::from(self.rate.0) / 1_000_000_000_000;
+        let bits = u128::from(self.propagation.ps()) * u128::from(self.rate.bps()) / 1_000_000_000_000;
         let packet = u128::from(self.mtu) * 8;
         (((2 * bits + packet) / (2 * packet)) as u32).max(1)
     }

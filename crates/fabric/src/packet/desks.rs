@@ -1,0 +1,76 @@
+//! What is kept of NIC ports that a dispatcher leads: its own state of each, the numbers of the halves there, and what has arrived.
+//!
+//! [`dispatch`](super::dispatch) calls the dispatcher.
+
+use super::lines::PortLines;
+use super::transport::Outbox;
+
+/// Length of the intervals that [`Delivery`] counts by.
+pub(super) const INTERVAL: u64 = 10_000_000;
+
+/// A NIC port.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Desk<N> {
+    pub state: N,
+    /// Places of the halves that send and receive here, by their numbers.
+    pub sends: Vec<u32>,
+    pub receives: Vec<u32>,
+    /// When the earliest event of its timer is.
+    pub timer: Option<u64>,
+    /// When it was last reached by anything, or given a message.
+    pub heard: u64,
+}
+
+/// A half of a queue pair.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Half {
+    pub number: u32,
+    /// Of a sending half its entropy, of a receiving one the highest packet that has arrived and one.
+    pub note: u32,
+    pub class: u8,
+}
+
+/// What arrived in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Bytes on the wire of data packets that had not arrived before.
+    pub bytes: u64,
+    /// Data packets.
+    pub packets: u64,
+    /// Of them those that came after a later one of their queue pair.
+    pub late: u64,
+    /// Sum of their times from the first bit at the sender's port to the last bit here, in picoseconds.
+    pub delay: u64,
+}
+
+impl Delivery {
+    /// Adds what another process saw.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.late += other.late;
+        self.delay += other.delay;
+    }
+}
+
+/// See the module page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dispatch<N> {
+    pub lines: PortLines,
+    pub desks: Vec<Desk<N>>,
+    pub senders: Vec<Half>,
+    pub receivers: Vec<Half>,
+    pub outbox: Outbox,
+    /// By intervals of [`INTERVAL`].
+    pub deliveries: Vec<Delivery>,
+    /// Data packets whose transmission has begun at a NIC port, and the longest delay.
+    pub sent: u64,
+    pub longest: u64,
+}
+
+pub(super) fn put(halves: &mut Vec<Half>, slot: u32, half: Half) {
+    if halves.len() <= slot as usize {
+        halves.resize(slot as usize + 1, Half::default());
+    }
+    halves[slot as usize] = half;
+}

@@ -1,0 +1,172 @@
+//! Ports with [lines](super::lines): how packets join them, and when they are served.
+
+use super::engine::{Dispatched, Engine};
+use super::lines::{Choice, LINE_BITS, PortLines};
+use super::packets::{Kind, flag};
+use super::port::DATA;
+use super::timeline::Class;
+use super::transport::{Dispatcher, FabricFacts, Feature, LinePort, MOST_LINES, Transport};
+
+impl<T: Transport> Engine<T> {
+    /// Lays out the lines of all ports.
+    pub(super) fn lay_lines(&mut self, facts: &FabricFacts) {
+        let Some(dispatch) = self.dispatch.get_mut() else { return };
+        let mut rules = Vec::new();
+        for (number, kind) in (0u16..).zip(&self.fabric.kinds) {
+            let nic = !kind.ecn_allowed;
+            rules.push((number, nic, self.dispatcher.lines(&LinePort { rate: kind.rate, nic }, facts)));
+        }
+        let count = rules.first().map_or(0, |(.., lines)| lines.lines.len());
+        assert!(
+            (1..=MOST_LINES).contains(&count) && rules.iter().all(|(.., lines)| lines.lines.len() == count),
+            "every port has the same number of lines"
+        );
+        let kinds = self.fabric.ports.iter().map(|port| port.kind);
+        dispatch.lines = PortLines::new(rules, count, kinds);
+    }
+
+    /// The kind of port `p` has changed, and with it its rate.
+    pub(super) fn lay_line_anew(&mut self, p: u32) {
+        if let Some(dispatch) = self.dispatch.get_mut() {
+            dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
+        }
+    }
+
+    /// A packet joins its line at port `p`; whether it is there, and not dropped.
+    pub(super) fn push_line(&mut self, p: u32, id: u32, now: u64) {
+        let Some(dispatch) = self.dispatch.get_mut() else { return };
+        let lines = &mut dispatch.lines;
+        let packet = &mut self.packets[id];
+        packet.joined = now;
+        let (wire, last) = (u32::from(packet.wire), lines.count - 1);
+        let line = if packet.flags & flag::REDUCED == 0 {
+            usize::from(packet.queue & ((1 << LINE_BITS) - 1)).min(last)
+        } else {
+            last
+        };
+        if !lines.has_room(p, line, wire) {
+            self.drop_packet(p, id);
+            return;
+        }
+        let marks = lines.push(p, line, id, &mut self.packets);
+        let over = lines.rule(p).shared.is_some_and(|shared| lines.waiting(p) > shared);
+        let worst = over.then(|| lines.worst(p, &mut self.packets));
+        lines.places[p as usize].since = now;
+        let held = lines.waiting(p);
+        if marks {
+            self.packets[id].flags |= flag::MARKED;
+            self.account.totals.marks += 1;
+            self.fabric.ports[p as usize].counters.marks += 1;
+        }
+        let port = &mut self.fabric.ports[p as usize];
+        port.held = held + if port.free_at > now { port.in_service } else { 0 };
+        port.counters.deepest = port.counters.deepest.max(port.held);
+        if let Some(worst) = worst {
+            self.drop_packet(p, worst);
+        }
+    }
+
+    /// A packet has come to a switch's port.
+    pub(super) fn join_line(&mut self, p: u32, id: u32, now: u64) {
+        self.serve_line(p, now);
+        if self.stage_takes(p, id, now) {
+            return;
+        }
+        if self.packets[id].kind == Kind::Trimmed {
+            // Its header would mean nothing to a dispatcher.
+            self.drop_packet(p, id);
+            return;
+        }
+        self.push_line(p, id, now);
+        self.serve_line(p, now);
+    }
+
+    /// Starts everything on a switch's port whose turn has come by `now`, and sees to it that it is touched when the next turn comes.
+    pub(super) fn serve_line(&mut self, p: u32, now: u64) {
+        loop {
+            let Some(dispatch) = self.dispatch.get_mut() else { return };
+            let lines = &mut dispatch.lines;
+            if lines.places[p as usize].some == 0 {
+                return;
+            }
+            let port = &self.fabric.ports[p as usize];
+            let start = port.free_at.max(lines.places[p as usize].since);
+            if start > now || port.down {
+                break;
+            }
+            match lines.choose(p, start) {
+                Choice::Serve(line) => {
+                    let id = lines.take(p, line, start, &mut self.packets);
+                    let held = lines.waiting(p);
+                    if self.stage_drops(p, id, start, |_| held) {
+                        self.drop_packet(p, id);
+                        continue;
+                    }
+                    self.fabric.ports[p as usize].held = held + u32::from(self.packets[id].wire);
+                    self.begin(p, id, start);
+                }
+                Choice::Wait(until) => lines.places[p as usize].since = until,
+                Choice::Nothing => break,
+            }
+        }
+        let Some(dispatch) = self.dispatch.get_mut() else { return };
+        let place = &mut dispatch.lines.places[p as usize];
+        let port = &self.fabric.ports[p as usize];
+        if place.some != 0 && port.flight.is_empty() && !port.down {
+            let due = port.free_at.max(place.since);
+            if place.touch > due || place.touch < now {
+                place.touch = due;
+                self.timeline.schedule(due, Class::Touch, p);
+            }
+        }
+    }
+
+    /// Something is due at a switch's port; whether it has lines.
+    pub(super) fn touch_line(&mut self, p: u32, now: u64) {
+        if let Some(dispatch) = self.dispatch.get_mut() {
+            let place = &mut dispatch.lines.places[p as usize];
+            if place.touch <= now {
+                place.touch = u64::MAX;
+            }
+        }
+        self.serve_line(p, now);
+    }
+
+    /// Whether ports have lines.
+    #[inline]
+    pub(super) fn has_lines() -> bool {
+        Dispatched::<T>::ask(|| ()).is_some()
+    }
+
+    /// The link of port `p` has gone down: what waits at it is lost.
+    pub(super) fn clear_lines(&mut self, p: u32, now: u64) {
+        loop {
+            let Some(dispatch) = self.dispatch.get_mut() else { return };
+            if dispatch.lines.places[p as usize].some == 0 {
+                break;
+            }
+            let id = dispatch.lines.worst(p, &mut self.packets);
+            self.drop_down(p, id);
+        }
+        let port = &mut self.fabric.ports[p as usize];
+        port.held = if port.free_at > now { port.in_service } else { 0 };
+        while !self.fabric.ports[p as usize].waiting[DATA].is_empty() {
+            let id = self.fabric.ports[p as usize].waiting[DATA].pop(&self.packets);
+            self.drop_down(p, id);
+        }
+    }
+
+    /// What a port of a switch may hold by the settings: its share of the smallest buffer there is.
+    pub(super) fn buffer_of_ports(&self) -> Option<u32> {
+        let shares = self.settings.buffers.iter().zip(0u8..).filter_map(|(buffer, tier)| {
+            let of_tier = |&number: &u32| {
+                let number = windtunnel_topology::SwitchId(number);
+                self.fabric.topology.tier(number) == tier
+            };
+            let switch = (0..self.fabric.switches.len() as u32).find(of_tier)?;
+            let size = buffer.size.get();
+            Some(size / u64::from(self.fabric.switches[switch as usize].count.max(1)))
+        });
+        shares.min().map(|share| u32::try_from(share).unwrap_or(u32::MAX))
+    }
+}
