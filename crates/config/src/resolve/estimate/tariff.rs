@@ -190,8 +190,6 @@ pub(super) struct Tariffs {
     mtu: (u64, u64),
     /// How exchanges of pipeline ranks share links.
     pub shares: Shares,
-    /// Rates of exchanges inside passes and of data-parallel ones while both go on, by role.
-    beside: FxHashMap<Role, [f64; 2]>,
 }
 
 impl Tolls for Tariffs {
@@ -202,10 +200,6 @@ impl Tolls for Tariffs {
 
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part {
         self.roles.get(&named(role)).map_or(Part::default(), |tariff| tariff.times(kind, bytes.0, None)[0])
-    }
-
-    fn beside(&self, role: Role) -> [f64; 2] {
-        self.beside.get(&role).copied().unwrap_or([1.0; 2])
     }
 }
 
@@ -240,7 +234,6 @@ impl Tariffs {
             (Role::World, Dimension::Other),
         ];
         let mut classes = vec![Class::default(); Of::ALL.len() * layout.pp as usize];
-        let mut inside: Vec<(Role, Class)> = Vec::new();
         for (number, (role, dimension)) in all.into_iter().enumerate() {
             if role.size(layout, placement) < 2 {
                 continue;
@@ -254,9 +247,6 @@ impl Tariffs {
                 Role::Replicate => Some(Of::Across),
                 _ => None,
             };
-            if matches!(role, Role::Tp | Role::Cp | Role::Ep) {
-                inside.push((role, loads[0].class(ways, tariff.ring[0])));
-            }
             for (rank, load) in loads.iter().enumerate().filter(|(_, load)| load.weight > 0.0) {
                 if let Some(of) = of {
                     classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, tariff.ring[0]);
@@ -265,9 +255,7 @@ impl Tariffs {
             roles.insert(role, tariff);
         }
         let sides = sides(layout, &grid, ways, &mut classes);
-        let shard = &classes[Of::Shard.class(0, layout.pp) as usize];
-        let beside = inside.iter().map(|(role, class)| (*role, Shares::of_two(class, shard))).collect();
-        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes), beside }
+        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes) }
     }
 
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
