@@ -10,11 +10,9 @@
 
 use std::collections::BinaryHeap;
 
-use super::course::Ends;
-use super::data::{Point, Stretch};
+use super::course::{Ends, Gathering, REDUCES, Reducing, marks};
 use super::fluid::{At, Exchanges, Leaving, Of, Part, Shares};
-use super::marks::{Gathering, REDUCES, Reducing, marks};
-use super::pass::StagePrice;
+use super::pass::{Point, StagePrice};
 use crate::schedules::Schedule;
 
 /// What is followed.
@@ -118,9 +116,9 @@ impl<'a> Crowded<'a> {
         let mut gathers: Vec<Place> = Vec::new();
         for (action, _) in actions.iter().zip(&marks).filter(|(_, (_, gathers))| *gathers) {
             let kind = action.kind as u8;
-            let stretches = &self.price(rank, action.chunk).stretches[usize::from(kind)];
-            for (index, stretch) in stretches.iter().enumerate() {
-                if matches!(stretch.then, Point::Enter(_)) {
+            let points = &self.price(rank, action.chunk).points[usize::from(kind)];
+            for (index, (_, point)) in points.iter().enumerate() {
+                if matches!(point, Point::Enter(_)) {
                     gathers.push((action.chunk, kind, index as u16));
                 }
             }
@@ -209,8 +207,8 @@ impl Walk<'_> {
         while known.issued < known.gathers.len().min(last + 1) {
             let (number, (chunk, kind, point)) = (known.issued, known.gathers[known.issued]);
             known.issued += 1;
-            let stretches = &self.of.price(rank, chunk).stretches[usize::from(kind)];
-            let Point::Enter(parts) = stretches[usize::from(point)].then else { continue };
+            let points = &self.of.price(rank, chunk).points[usize::from(kind)];
+            let (_, Point::Enter(parts)) = points[usize::from(point)] else { continue };
             for (of, part) in [Of::Shard, Of::Expert].into_iter().zip(parts) {
                 if part.alone() > 0.0 {
                     known.open[number] += 1;
@@ -241,11 +239,11 @@ impl Walk<'_> {
                 self.ends.passes[rank as usize] = self.now;
                 return;
             };
-            let stretches = &self.of.price(rank, action.chunk).stretches[action.kind as usize];
+            let points = &self.of.price(rank, action.chunk).points[action.kind as usize];
             let (flags, gathers) = known.marks[known.action];
-            let Stretch { span, meeting, then: point } = stretches[known.point];
+            let (after, point) = points[known.point];
             if known.point == 0 && !known.reached {
-                if !known.asked && gathers && span == 0.0 && matches!(point, Point::Enter(_)) {
+                if !known.asked && gathers && after == 0.0 && matches!(point, Point::Enter(_)) {
                     // What is read first is fetched before the input has come.
                     known.asked = true;
                     let last = known.entered + self.of.prefetch;
@@ -261,10 +259,9 @@ impl Walk<'_> {
                 }
             }
             let known = &mut self.ranks[rank as usize];
-            if !known.reached && span > 0.0 {
+            if !known.reached && after > 0.0 {
                 known.wait = Wait::Clock;
-                let longer = self.exchanges.meet(rank, span, meeting);
-                self.clock.push(At { time: self.now + span + longer, order: self.booked, what: rank });
+                self.clock.push(At { time: self.now + after, order: self.booked, what: rank });
                 self.booked += 1;
                 return;
             }
@@ -303,7 +300,7 @@ impl Walk<'_> {
             let known = &mut self.ranks[rank as usize];
             known.reached = false;
             known.point += 1;
-            if known.point == stretches.len() {
+            if known.point == points.len() {
                 known.point = 0;
                 known.asked = false;
                 known.action += 1;

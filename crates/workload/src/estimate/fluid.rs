@@ -16,8 +16,6 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::data::Meeting;
-
 /// What an exchange takes: `latency` whatever else goes on, and before it `work` on links that it has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
@@ -142,15 +140,6 @@ impl Shares {
     /// By how much data-parallel exchanges of all pipeline ranks at once are slower than those of one.
     pub fn crowd(&self) -> f64 {
         self.crowd
-    }
-
-    /// Rates of two classes of one rank while both are under way.
-    pub fn of_two(a: &Class, b: &Class) -> [f64; 2] {
-        if a.bit <= 0.0 || b.bit <= 0.0 {
-            return [1.0; 2];
-        }
-        let found = Self::new(1, &[a.clone(), b.clone()]).solve(&[0, 1]);
-        [found[0].1, found[1].1]
     }
 
     /// Rates of the classes `under_way`, a bit for each class.
@@ -308,31 +297,6 @@ impl<'a, T: Copy> Exchanges<'a, T> {
         }
     }
 
-    /// By how much a stretch of a pass of `rank` that begins now is longer for what data-parallel exchanges of the rank are asked for;
-    /// these are held up in turn.
-    pub(super) fn meet(&mut self, rank: u32, span: f64, meeting: Meeting) -> f64 {
-        if meeting.longer + meeting.held <= 0.0 {
-            return 0.0;
-        }
-        let mut longer = 0.0;
-        for of in [Of::Shard, Of::Expert] {
-            let class = of.class(rank, self.shares.ranks) as usize;
-            if self.left[class] <= 0.0 {
-                continue;
-            }
-            let queued: f64 = self.queues[class].iter().skip(1).map(|(part, _)| part.work).sum();
-            self.next();
-            let rate =
-                self.rates.iter().find(|&&(known, _)| known as usize == class).map_or(1.0, |found| found.1);
-            // While both go on, so much of the stretch passes.
-            let beside = (1.0 + meeting.longer - meeting.held).max(f64::MIN_POSITIVE);
-            let met = ((self.left[class] + queued) / rate / beside).min(span);
-            longer += met * meeting.longer;
-            self.left[class] += met * meeting.held * rate;
-        }
-        longer
-    }
-
     /// When something of it happens next.
     pub(super) fn next(&mut self) -> f64 {
         if self.stale {
@@ -354,7 +318,6 @@ impl<'a, T: Copy> Exchanges<'a, T> {
             if *left <= 0.5 {
                 self.under_way[class as usize / 64] &= !(1 << (class % 64));
                 self.stale = true;
-                *left = 0.0;
                 self.land(class);
             }
         }

@@ -9,7 +9,6 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, Span};
 
-use super::data::{Bucket, Stretch, add, alone, buckets, gather, reduction, reductions, stretches};
 use super::fluid::{Leaving, Part};
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
@@ -24,9 +23,26 @@ pub trait Tolls {
 
     /// The same of data-parallel exchanges, alone on their links.
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
+}
 
-    /// Rates of an exchange of `role` and of a data-parallel one of the same rank while both are under way, 1 where they share no link.
-    fn beside(&self, role: Role) -> [f64; 2];
+/// What happens in a pass beside its computations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Point {
+    /// Parameters are read from here on: what gathering them takes, dense and expert.
+    Enter([Part; 2]),
+    /// Gradients are complete.
+    Leave(Leaving),
+    /// The pass ends.
+    End,
+}
+
+/// Parameters that are gathered once a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// Dense and expert ones.
+    pub parts: [Part; 2],
+    /// What of the first forward pass comes after them.
+    pub after: f64,
 }
 
 /// Prices of a stage's passes, in picoseconds.
@@ -48,9 +64,9 @@ pub struct StagePrice {
     pub reduce: f64,
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
-    pub(super) compiled: [Pass; 4],
-    /// Of each pass.
-    pub(super) stretches: [Vec<Stretch>; 4],
+    compiled: [Pass; 4],
+    /// Of each pass: what happens, each as long after what comes before it as the first says.
+    pub(super) points: [Vec<(f64, Point)>; 4],
 }
 
 impl StagePrice {
@@ -63,8 +79,8 @@ impl StagePrice {
         for kind in 0..4 {
             let added = more(self.computes[kind]);
             let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
-            for stretch in &mut self.stretches[kind] {
-                stretch.span *= longer;
+            for (after, _) in &mut self.points[kind] {
+                *after *= longer;
             }
             self.passes[kind] += added;
             // Gathers have as much more time beside it.
@@ -124,7 +140,7 @@ pub fn price(
         let mut walk = Walk::new(layout, work, tolls);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
-        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
+        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.0 as f64);
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
@@ -136,7 +152,7 @@ pub fn price(
             found.leaving[usize::from(kind == 3)] = leaving;
         }
         if layout.zero == 3 {
-            found.stretches[kind] = stretches(layout, work, &walk, end, tolls);
+            found.points[kind] = points(layout, work, &walk, end, tolls);
         }
         found.compiled[kind] = compiled;
     }
@@ -160,12 +176,12 @@ pub fn price(
 /// What the forward pass of one stage and the backward pass of another take interleaved.
 pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls: &dyn Tolls) -> f64 {
     let (first, second) = (&forward.compiled[0], &backward.compiled[1]);
-    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
+    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.0)).max(1);
     let mut shared = Shared::new(layout, tolls);
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut a, mut b) = (0, 0);
     while a < first.steps.len() || b < second.steps.len() {
-        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].ps()) * total(other);
+        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].0) * total(other);
         let take_first = b == second.steps.len()
             || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
         if take_first {
@@ -178,6 +194,126 @@ pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls:
     }
     let ends = lanes.map(|lane| lane.end());
     ends[0].max(ends[1])
+}
+
+/// Buckets of parameters that a step gathers once.
+fn buckets(
+    layout: &Layout,
+    work: &ChunkWork,
+    entered: &[(f64, SmallVec<[u32; 2]>)],
+    end: f64,
+    tolls: &dyn Tolls,
+) -> Vec<Bucket> {
+    let mut found: Vec<([Bytes; 2], f64)> = Vec::new();
+    for (at, units) in entered {
+        let open = found.last().is_some_and(|([dense, expert], _)| *dense + *expert < layout.bucket_bytes);
+        if !open {
+            found.push(([Bytes(0); 2], end - at));
+        }
+        let (bytes, _) = found.last_mut().expect("one is open");
+        add(bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+    }
+    let bucket = |(bytes, after)| Bucket { parts: gather(bytes, tolls), after };
+    found.into_iter().map(bucket).collect()
+}
+
+/// Adds what `units` have of dense and expert `sizes`.
+fn add(bytes: &mut [Bytes; 2], units: &[u32], sizes: [&[Bytes]; 2]) {
+    for &unit in units {
+        for (sum, sizes) in bytes.iter_mut().zip(sizes) {
+            *sum += sizes.get(unit as usize).copied().unwrap_or_default();
+        }
+    }
+}
+
+fn gather(bytes: [Bytes; 2], tolls: &dyn Tolls) -> [Part; 2] {
+    let of = |role, bytes| tolls.part(role, CollectiveKind::AllGather, bytes);
+    [of(Role::Shard(0), bytes[0]), of(Role::ExpertShard(0), bytes[1])]
+}
+
+/// What reducing a bucket takes inside replicas, and across them.
+fn reduction(layout: &Layout, bytes: [Bytes; 2], at: f64, tolls: &dyn Tolls) -> Leaving {
+    let kind = if layout.zero == 0 { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
+    let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate);
+    let mut leaving = Leaving { at, ..Leaving::default() };
+    let shards = [replicas * u64::from(layout.ep), replicas];
+    for (number, role) in [Role::Shard(0), Role::ExpertShard(0)].into_iter().enumerate() {
+        leaving.parts[number] = tolls.part(role, kind, bytes[number]);
+        if layout.replicate > 1 && bytes[number].0 > 0 {
+            let shard = Bytes(bytes[number].0.div_ceil(shards[number].max(1)));
+            leaving.across[number] = tolls.part(Role::Replicate, CollectiveKind::AllReduce, shard);
+        }
+    }
+    leaving
+}
+
+/// What leaves in buckets during a pass that ends at `end`, counted from its end.
+fn reductions(
+    layout: &Layout,
+    work: &ChunkWork,
+    left: &[(f64, SmallVec<[u32; 2]>)],
+    end: f64,
+    tolls: &dyn Tolls,
+) -> Vec<Leaving> {
+    let mut found = Vec::new();
+    let mut bytes = [Bytes(0); 2];
+    for (at, units) in left {
+        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+        let all = bytes[0] + bytes[1];
+        let full = layout.overlap_gradients && (layout.zero == 3 || all >= layout.bucket_bytes);
+        if full && all.0 > 0 {
+            found.push(reduction(layout, std::mem::take(&mut bytes), at - end, tolls));
+        }
+    }
+    if (bytes[0] + bytes[1]).0 > 0 {
+        found.push(reduction(layout, bytes, 0.0, tolls));
+    }
+    found
+}
+
+/// When the last of `leaving` is reduced, from the start of a pass that ends at `end`, and what that takes in all, alone on its links.
+fn alone(leaving: &[Leaving], end: f64) -> (f64, f64) {
+    let (mut inside, mut across, mut all) = (0.0f64, 0.0f64, [0.0; 2]);
+    for leaving in leaving {
+        let sum = |parts: [Part; 2]| parts[0].alone() + parts[1].alone();
+        let (own, other) = (sum(leaving.parts), sum(leaving.across));
+        inside = inside.max(end + leaving.at) + own;
+        across = across.max(inside) + other;
+        all = [all[0] + own, all[1] + other];
+    }
+    (inside.max(across), all[0].max(all[1]))
+}
+
+/// What happens in a pass that has been walked.
+fn points(
+    layout: &Layout,
+    work: &ChunkWork,
+    walk: &Walk<'_>,
+    end: f64,
+    tolls: &dyn Tolls,
+) -> Vec<(f64, Point)> {
+    let mut found: Vec<(f64, Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
+    for (at, units) in &walk.entered {
+        let mut bytes = [Bytes(0); 2];
+        add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+        found.push((*at, Point::Enter(gather(bytes, tolls))));
+    }
+    for (at, units) in &walk.left {
+        let mut bytes = [Bytes(0); 2];
+        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+        found.push((*at, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
+    }
+    // What is left at an instant was entered before the next is.
+    found.sort_by(|a, b| {
+        let order = |point: &Point| u8::from(matches!(point, Point::Enter(_)));
+        a.0.total_cmp(&b.0).then(order(&a.1).cmp(&order(&b.1)))
+    });
+    found.push((end, Point::End));
+    let mut before = 0.0;
+    for (at, _) in &mut found {
+        *at -= std::mem::replace(&mut before, *at);
+    }
+    found
 }
 
 /// A group's exchanges queue behind one another.
@@ -208,34 +344,25 @@ struct Shared<'a> {
     /// End of the host's last launch.
     host: f64,
     blocking: bool,
-    /// For how long passes have stood still for exchanges of tensor, context and expert parallelism.
-    inside: [f64; 3],
 }
 
 /// A pass under way.
 #[derive(Default)]
 struct Lane {
     at: f64,
-    issued: SmallVec<[(u32, f64, Role); 4]>,
+    issued: SmallVec<[(u32, f64); 4]>,
     launched: f64,
 }
 
 impl Lane {
     fn end(&self) -> f64 {
-        self.issued.iter().map(|&(_, end, _)| end).fold(self.at.max(self.launched), f64::max)
+        self.issued.iter().map(|&(_, end)| end).fold(self.at.max(self.launched), f64::max)
     }
 }
 
 impl<'a> Shared<'a> {
     fn new(layout: &Layout, tolls: &'a dyn Tolls) -> Self {
-        Self {
-            tolls,
-            compute: 0.0,
-            chains: Chains::default(),
-            host: 0.0,
-            blocking: layout.blocking_exchange,
-            inside: [0.0; 3],
-        }
+        Self { tolls, compute: 0.0, chains: Chains::default(), host: 0.0, blocking: layout.blocking_exchange }
     }
 
     fn exchange(&mut self, exchange: &Exchange, bytes: Bytes, from: f64) -> f64 {
@@ -245,45 +372,29 @@ impl<'a> Shared<'a> {
         *chain
     }
 
-    fn stood(&mut self, role: Role, span: f64) {
-        let place = match role {
-            Role::Tp => 0,
-            Role::Cp => 1,
-            Role::Ep => 2,
-            _ => return,
-        };
-        self.inside[place] += span.max(0.0);
-    }
-
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
-        lane.at = lane.at.max(self.compute) + duration.ps() as f64;
+        lane.at = lane.at.max(self.compute) + duration.0 as f64;
         self.compute = lane.at;
     }
 
     fn step(&mut self, lane: &mut Lane, step: &Step) {
         match step {
             Step::Calc { duration, .. } => self.calc(lane, *duration),
-            Step::Inline(exchange) => {
-                let end = self.exchange(exchange, exchange.bytes, lane.at);
-                self.stood(exchange.role, end - lane.at);
-                lane.at = end;
-            }
+            Step::Inline(exchange) => lane.at = self.exchange(exchange, exchange.bytes, lane.at),
             Step::Split { before, duration, after, .. } => self.split(lane, *before, *duration, *after),
             Step::Issue(id, exchange) => {
                 let end = self.exchange(exchange, exchange.bytes, lane.at);
-                lane.issued.push((*id, end, exchange.role));
+                lane.issued.push((*id, end));
             }
             Step::Wait(id) => {
-                if let Some(position) = lane.issued.iter().position(|(known, ..)| known == id) {
-                    let (_, end, role) = lane.issued.remove(position);
-                    self.stood(role, end - lane.at);
-                    lane.at = lane.at.max(end);
+                if let Some(position) = lane.issued.iter().position(|(known, _)| known == id) {
+                    lane.at = lane.at.max(lane.issued.remove(position).1);
                 }
             }
             Step::Launch { span, waits } => {
                 let gated = *waits || self.blocking && lane.launched == 0.0;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
-                self.host = start + span.ps() as f64;
+                self.host = start + span.0 as f64;
                 lane.launched = self.host;
                 lane.at = lane.at.max(start);
             }
@@ -304,49 +415,36 @@ impl<'a> Shared<'a> {
         let mut incoming: SmallVec<[f64; 8]> = SmallVec::new();
         if let Some((exchange, chunks)) = before {
             for chunk in 0..chunks {
-                incoming.push(self.exchange(
-                    &exchange,
-                    Bytes::new(share(exchange.bytes.get(), chunk, chunks)),
-                    entry,
-                ));
+                incoming.push(self.exchange(&exchange, Bytes(share(exchange.bytes.0, chunk, chunks)), entry));
             }
         }
         let (mut outgoing, mut sent) = (0, None);
         for part in 0..parts {
             if !incoming.is_empty() {
                 let needed = ((part + 1) * incoming.len() as u32).div_ceil(parts) - 1;
-                let came = incoming[needed as usize];
-                if let Some((exchange, _)) = before {
-                    self.stood(exchange.role, came - lane.at);
-                }
-                lane.at = lane.at.max(came);
+                lane.at = lane.at.max(incoming[needed as usize]);
             }
-            self.calc(lane, Span::from_ps(share(duration.ps(), part, parts)));
+            self.calc(lane, Span(share(duration.0, part, parts)));
             if let Some((exchange, chunks)) = after {
                 while outgoing < chunks && ((outgoing + 1) * parts).div_ceil(chunks) <= part + 1 {
-                    let bytes = Bytes::new(share(exchange.bytes.get(), outgoing, chunks));
+                    let bytes = Bytes(share(exchange.bytes.0, outgoing, chunks));
                     sent = Some(self.exchange(&exchange, bytes, lane.at));
                     outgoing += 1;
                 }
             }
-        }
-        if let Some((end, (exchange, _))) = sent.zip(after) {
-            self.stood(exchange.role, end - lane.at);
         }
         lane.at = sent.unwrap_or(lane.at);
     }
 }
 
 /// A pass walked alone.
-pub(super) struct Walk<'a> {
+struct Walk<'a> {
     work: &'a ChunkWork,
     shared: Shared<'a>,
     lane: Lane,
     /// Where units are entered, and left.
-    pub entered: Vec<(f64, SmallVec<[u32; 2]>)>,
-    pub left: Vec<(f64, SmallVec<[u32; 2]>)>,
-    /// At each of these: for how long exchanges had made it stand still.
-    pub inside: [Vec<[f64; 3]>; 2],
+    entered: Vec<(f64, SmallVec<[u32; 2]>)>,
+    left: Vec<(f64, SmallVec<[u32; 2]>)>,
 }
 
 /// Rounds of passes walked in a row, and how many of the last count: what one fetches for the next has then settled.
@@ -355,11 +453,6 @@ const IN_A_ROW: usize = 4;
 const COUNTED: usize = 2;
 
 impl<'a> Walk<'a> {
-    /// For how long exchanges have made it stand still.
-    pub(super) fn stood(&self) -> [f64; 3] {
-        self.shared.inside
-    }
-
     fn new(layout: &Layout, work: &'a ChunkWork, tolls: &'a dyn Tolls) -> Self {
         Self {
             work,
@@ -367,7 +460,6 @@ impl<'a> Walk<'a> {
             lane: Lane::default(),
             entered: Vec::new(),
             left: Vec::new(),
-            inside: [Vec::new(), Vec::new()],
         }
     }
 
@@ -375,14 +467,8 @@ impl<'a> Walk<'a> {
     fn pass(&mut self, pass: &Pass) -> f64 {
         for step in &pass.steps {
             match step {
-                Step::Enter(units) => {
-                    self.entered.push((self.lane.at, units.clone()));
-                    self.inside[0].push(self.shared.inside);
-                }
-                Step::Leave(units) => {
-                    self.left.push((self.lane.at, units.clone()));
-                    self.inside[1].push(self.shared.inside);
-                }
+                Step::Enter(units) => self.entered.push((self.lane.at, units.clone())),
+                Step::Leave(units) => self.left.push((self.lane.at, units.clone())),
                 _ => self.shared.step(&mut self.lane, step),
             }
         }
@@ -394,7 +480,7 @@ impl<'a> Walk<'a> {
     fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> [f64; 4] {
         let tolls = self.shared.tolls;
         let weigh = |units: &[u32], sizes: [&[Bytes]; 2]| {
-            let mut bytes = [Bytes::ZERO; 2];
+            let mut bytes = [Bytes(0); 2];
             add(&mut bytes, units, sizes);
             bytes
         };

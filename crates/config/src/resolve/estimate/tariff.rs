@@ -42,7 +42,7 @@ impl Ways<'_> {
     }
 
     fn rate(&self, link: LinkId) -> f64 {
-        self.topology.link(link).rate.bps() as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
+        self.topology.link(link).rate.0 as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
     }
 }
 
@@ -85,7 +85,7 @@ impl Load {
         weight: f64,
         entropy: u32,
     ) {
-        let latency = ways.lay(from, to, entropy, route).ps() as f64;
+        let latency = ways.lay(from, to, entropy, route).0 as f64;
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);
         self.weight += weight;
@@ -149,7 +149,7 @@ impl Tariff {
             domain: self.domain,
             library: self.library.clone(),
             routing,
-            ..CollectiveSpec::new(kind, Bytes::new(bytes))
+            ..CollectiveSpec::new(kind, Bytes(bytes))
         };
         let wire = |payload: u64| {
             let packets = payload.div_ceil(self.mtu.0 - self.mtu.1);
@@ -161,7 +161,7 @@ impl Tariff {
                 Algorithm::Direct => (cost.edge, self.pairs),
                 _ => (cost.edge, self.ring),
             };
-            let latency = (cost.before.ps() as f64).max(self.latency);
+            let latency = (cost.before.0 as f64).max(self.latency);
             return rates.map(|rate| Part { latency, work: wire(payload) * rate });
         }
         // By steps that nobody has closed: as a ring, and two levels of it where there are two.
@@ -190,24 +190,16 @@ pub(super) struct Tariffs {
     mtu: (u64, u64),
     /// How exchanges of pipeline ranks share links.
     pub shares: Shares,
-    /// Rates of exchanges inside passes and of data-parallel ones while both go on, by role.
-    beside: FxHashMap<Role, [f64; 2]>,
 }
 
 impl Tolls for Tariffs {
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64 {
         // Passes of all pipeline ranks exchange at the same time.
-        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.get(), routing)[1].alone())
+        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.0, routing)[1].alone())
     }
 
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part {
-        self.roles
-            .get(&named(role))
-            .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
-    }
-
-    fn beside(&self, role: Role) -> [f64; 2] {
-        self.beside.get(&role).copied().unwrap_or([1.0; 2])
+        self.roles.get(&named(role)).map_or(Part::default(), |tariff| tariff.times(kind, bytes.0, None)[0])
     }
 }
 
@@ -242,7 +234,6 @@ impl Tariffs {
             (Role::World, Dimension::Other),
         ];
         let mut classes = vec![Class::default(); Of::ALL.len() * layout.pp as usize];
-        let mut inside: Vec<(Role, Class)> = Vec::new();
         for (number, (role, dimension)) in all.into_iter().enumerate() {
             if role.size(layout, placement) < 2 {
                 continue;
@@ -256,9 +247,6 @@ impl Tariffs {
                 Role::Replicate => Some(Of::Across),
                 _ => None,
             };
-            if matches!(role, Role::Tp | Role::Cp | Role::Ep) {
-                inside.push((role, loads[0].class(ways, tariff.ring[0])));
-            }
             for (rank, load) in loads.iter().enumerate().filter(|(_, load)| load.weight > 0.0) {
                 if let Some(of) = of {
                     classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, tariff.ring[0]);
@@ -267,16 +255,14 @@ impl Tariffs {
             roles.insert(role, tariff);
         }
         let sides = sides(layout, &grid, ways, &mut classes);
-        let shard = &classes[Of::Shard.class(0, layout.pp) as usize];
-        let beside = inside.iter().map(|(role, class)| (*role, Shares::of_two(class, shard))).collect();
-        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes), beside }
+        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes) }
     }
 
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
     pub(super) fn sides(&self, rank: u32, payload: Bytes) -> [Side; 2] {
         self.sides[rank as usize].map(|(per_bit, latency, class)| {
-            let packets = payload.get().div_ceil(self.mtu.0 - self.mtu.1);
-            let wire = payload.get() + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
+            let packets = payload.0.div_ceil(self.mtu.0 - self.mtu.1);
+            let wire = payload.0 + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
             Side { busy: wire as f64 * 8.0 * per_bit, latency }
         })
     }
@@ -296,7 +282,7 @@ fn tariff(
     let mut spec = CollectiveSpec {
         domain,
         library: library.clone(),
-        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes::new(1 << 26))
+        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes(1 << 26))
     };
     let plan = |spec: &CollectiveSpec| Plan::new(spec, n).ok().and_then(|plan| plan.coupled());
     let shape = plan(&spec).or_else(|| {
