@@ -140,7 +140,7 @@ pub fn price(
         let mut walk = Walk::new(layout, work, tolls);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
-        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.0 as f64);
+        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
@@ -176,12 +176,12 @@ pub fn price(
 /// What the forward pass of one stage and the backward pass of another take interleaved.
 pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls: &dyn Tolls) -> f64 {
     let (first, second) = (&forward.compiled[0], &backward.compiled[1]);
-    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.0)).max(1);
+    let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
     let mut shared = Shared::new(layout, tolls);
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut a, mut b) = (0, 0);
     while a < first.steps.len() || b < second.steps.len() {
-        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].0) * total(other);
+        let behind = |pass: &Pass, at: usize, other: &Pass| u128::from(pass.progress[at].ps()) * total(other);
         let take_first = b == second.steps.len()
             || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
         if take_first {
@@ -208,7 +208,7 @@ fn buckets(
     for (at, units) in entered {
         let open = found.last().is_some_and(|([dense, expert], _)| *dense + *expert < layout.bucket_bytes);
         if !open {
-            found.push(([Bytes(0); 2], end - at));
+            found.push(([Bytes::ZERO; 2], end - at));
         }
         let (bytes, _) = found.last_mut().expect("one is open");
         add(bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
@@ -239,8 +239,8 @@ fn reduction(layout: &Layout, bytes: [Bytes; 2], at: f64, tolls: &dyn Tolls) -> 
     let shards = [replicas * u64::from(layout.ep), replicas];
     for (number, role) in [Role::Shard(0), Role::ExpertShard(0)].into_iter().enumerate() {
         leaving.parts[number] = tolls.part(role, kind, bytes[number]);
-        if layout.replicate > 1 && bytes[number].0 > 0 {
-            let shard = Bytes(bytes[number].0.div_ceil(shards[number].max(1)));
+        if layout.replicate > 1 && bytes[number].get() > 0 {
+            let shard = Bytes::new(bytes[number].get().div_ceil(shards[number].max(1)));
             leaving.across[number] = tolls.part(Role::Replicate, CollectiveKind::AllReduce, shard);
         }
     }
@@ -256,16 +256,16 @@ fn reductions(
     tolls: &dyn Tolls,
 ) -> Vec<Leaving> {
     let mut found = Vec::new();
-    let mut bytes = [Bytes(0); 2];
+    let mut bytes = [Bytes::ZERO; 2];
     for (at, units) in left {
         add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
         let all = bytes[0] + bytes[1];
         let full = layout.overlap_gradients && (layout.zero == 3 || all >= layout.bucket_bytes);
-        if full && all.0 > 0 {
+        if full && all.get() > 0 {
             found.push(reduction(layout, std::mem::take(&mut bytes), at - end, tolls));
         }
     }
-    if (bytes[0] + bytes[1]).0 > 0 {
+    if (bytes[0] + bytes[1]).get() > 0 {
         found.push(reduction(layout, bytes, 0.0, tolls));
     }
     found
@@ -294,12 +294,12 @@ fn points(
 ) -> Vec<(f64, Point)> {
     let mut found: Vec<(f64, Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
     for (at, units) in &walk.entered {
-        let mut bytes = [Bytes(0); 2];
+        let mut bytes = [Bytes::ZERO; 2];
         add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
         found.push((*at, Point::Enter(gather(bytes, tolls))));
     }
     for (at, units) in &walk.left {
-        let mut bytes = [Bytes(0); 2];
+        let mut bytes = [Bytes::ZERO; 2];
         add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
         found.push((*at, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
     }
@@ -373,7 +373,7 @@ impl<'a> Shared<'a> {
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
-        lane.at = lane.at.max(self.compute) + duration.0 as f64;
+        lane.at = lane.at.max(self.compute) + duration.ps() as f64;
         self.compute = lane.at;
     }
 
@@ -394,7 +394,7 @@ impl<'a> Shared<'a> {
             Step::Launch { span, waits } => {
                 let gated = *waits || self.blocking && lane.launched == 0.0;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
-                self.host = start + span.0 as f64;
+                self.host = start + span.ps() as f64;
                 lane.launched = self.host;
                 lane.at = lane.at.max(start);
             }
@@ -415,7 +415,11 @@ impl<'a> Shared<'a> {
         let mut incoming: SmallVec<[f64; 8]> = SmallVec::new();
         if let Some((exchange, chunks)) = before {
             for chunk in 0..chunks {
-                incoming.push(self.exchange(&exchange, Bytes(share(exchange.bytes.0, chunk, chunks)), entry));
+                incoming.push(self.exchange(
+                    &exchange,
+                    Bytes::new(share(exchange.bytes.get(), chunk, chunks)),
+                    entry,
+                ));
             }
         }
         let (mut outgoing, mut sent) = (0, None);
@@ -424,10 +428,10 @@ impl<'a> Shared<'a> {
                 let needed = ((part + 1) * incoming.len() as u32).div_ceil(parts) - 1;
                 lane.at = lane.at.max(incoming[needed as usize]);
             }
-            self.calc(lane, Span(share(duration.0, part, parts)));
+            self.calc(lane, Span::from_ps(share(duration.ps(), part, parts)));
             if let Some((exchange, chunks)) = after {
                 while outgoing < chunks && ((outgoing + 1) * parts).div_ceil(chunks) <= part + 1 {
-                    let bytes = Bytes(share(exchange.bytes.0, outgoing, chunks));
+                    let bytes = Bytes::new(share(exchange.bytes.get(), outgoing, chunks));
                     sent = Some(self.exchange(&exchange, bytes, lane.at));
                     outgoing += 1;
                 }
@@ -480,7 +484,7 @@ impl<'a> Walk<'a> {
     fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> [f64; 4] {
         let tolls = self.shared.tolls;
         let weigh = |units: &[u32], sizes: [&[Bytes]; 2]| {
-            let mut bytes = [Bytes(0); 2];
+            let mut bytes = [Bytes::ZERO; 2];
             add(&mut bytes, units, sizes);
             bytes
         };

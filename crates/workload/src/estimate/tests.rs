@@ -14,7 +14,11 @@ fn all(name: ScheduleName, chunks: Option<u16>, ranks: u32, microbatches: u32) -
 /// Costs of a stage, different for each.
 fn costs(stage: u32) -> Costs {
     let stage = u64::from(stage);
-    Costs::new(Span(100 + stage * 7 % 13), Span(90 + stage * 5 % 11), Span(80 + stage * 3 % 7))
+    Costs::new(
+        Span::from_ps(100 + stage * 7 % 13),
+        Span::from_ps(90 + stage * 5 % 11),
+        Span::from_ps(80 + stage * 3 % 7),
+    )
 }
 
 fn sheet(course: &Course, schedule: &Schedule, latency: f64, lanes: usize) -> Sheet {
@@ -22,7 +26,7 @@ fn sheet(course: &Course, schedule: &Schedule, latency: f64, lanes: usize) -> Sh
     for rank in 0..course.ranks() {
         for chunk in 0..course.chunks() {
             let costs = costs(schedule.placement.stage(rank, chunk as u16));
-            let of = |kind| costs.of(kind).0 as f64;
+            let of = |kind| costs.of(kind).ps() as f64;
             let passes = [
                 of(ActionKind::Forward),
                 of(ActionKind::Backward),
@@ -62,18 +66,18 @@ fn a_line_takes_what_the_schedule_takes_when_it_is_executed() {
             let Some(schedule) = all(name, None, ranks, microbatches) else { continue };
             let course = Course::new(&schedule, Gathering::None, Reducing::Last);
             let sheet = sheet(&course, &schedule, 40.0, 3);
-            let expected = execute(&schedule, costs, |_, _| Span(40)).unwrap();
+            let expected = execute(&schedule, costs, |_, _| Span::from_ps(40)).unwrap();
             for (lane, ends) in course.run(&sheet, 3).iter().enumerate() {
                 let scale = 1.0 + lane as f64;
                 for rank in 0..ranks {
-                    let last = expected.actions[rank as usize].last().unwrap().1.0 as f64;
+                    let last = expected.actions[rank as usize].last().unwrap().1.ps() as f64;
                     assert_eq!(
                         ends.passes[rank as usize],
                         last * scale,
                         "{name} {ranks} {microbatches} {rank}"
                     );
                 }
-                assert_eq!(course.makespans(&sheet)[lane], expected.makespan.0 as f64 * scale);
+                assert_eq!(course.makespans(&sheet)[lane], expected.makespan.ps() as f64 * scale);
             }
         }
     }

@@ -18,7 +18,7 @@ use super::choice::Answer;
 use super::tariff::Tariffs;
 
 /// Bytes of the norm of a gradient.
-const NORM: Bytes = Bytes(4);
+const NORM: Bytes = Bytes::new(4);
 
 /// Exchanges of all pipeline ranks at once are followed over time where they are slower by more than this than those of one.
 const CROWDED: f64 = 1.01;
@@ -184,7 +184,7 @@ impl Laid {
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
-        answer.memory_bytes = self.memory(course).0;
+        answer.memory_bytes = self.memory(course).get();
         answer.micro_batches = self.layout.microbatches;
         answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };
         answer.tokens_per_s = self.tokens as f64 / (whole * seconds);
@@ -268,7 +268,7 @@ impl Laid {
         let sharding = Transformer::sharding(&self.layout);
         let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
         let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
-        let mut fullest = Bytes(0);
+        let mut fullest = Bytes::ZERO;
         for rank in 0..course.ranks() {
             let held: Vec<&Chunk> =
                 (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
@@ -279,7 +279,7 @@ impl Laid {
                 .zip(&layers)
                 .map(|(chunk, layers)| {
                     *known.entry(*layers).or_insert_with(|| {
-                        let whole = self.training.chunk_activation_bytes(chunk).0;
+                        let whole = self.training.chunk_activation_bytes(chunk).get();
                         (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
                     })
                 })
@@ -289,7 +289,7 @@ impl Laid {
                     held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
                 self.training.memory(&resident, &sharding).total()
             });
-            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes.0, &sizes.1)));
+            fullest = fullest.max(state + Bytes::new(course.peak(rank, &sizes.0, &sizes.1)));
         }
         fullest
     }

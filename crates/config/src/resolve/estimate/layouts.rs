@@ -22,9 +22,9 @@ use windtunnel_workload::schedules::{
     Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
 };
 
+use super::super::context::Context;
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
-use super::super::context::Context;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
@@ -184,12 +184,12 @@ impl Estimator {
                 }
             }
         }
-        let capacity = self.fabric.gpu.as_ref().map_or(Bytes(0), |gpu| gpu.memory.value);
+        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
         for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
             let Some(laid) = laid else { continue };
             let course = &self.courses[&laid.keys[0]];
             laid.answer(course, ends, answer);
-            answer.capacity_bytes = capacity.0;
+            answer.capacity_bytes = capacity.get();
         }
         answers
     }
@@ -321,7 +321,7 @@ impl Estimator {
                 let mut found = price(&layout, stage as u32, &work, runs, &*tariffs)
                     .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
                 found.slow(self.speed);
-                let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
+                let optimiser = training.optimiser(chunk, &model).ps() as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
             }
             let (found, optimiser) = &own[&layers];
@@ -410,8 +410,8 @@ impl Estimator {
             seed: self.scenario.seed,
             slow: &self.slow,
             nic_latency: self.fabric.nic_latency + self.fabric.overhead * 2,
-            mtu: network.mtu.0.0,
-            header: network.header.0.0,
+            mtu: network.mtu.0.get(),
+            header: network.header.0.get(),
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));

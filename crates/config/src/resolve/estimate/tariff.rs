@@ -42,7 +42,7 @@ impl Ways<'_> {
     }
 
     fn rate(&self, link: LinkId) -> f64 {
-        self.topology.link(link).rate.0 as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
+        self.topology.link(link).rate.bps() as f64 * self.slow.get(&link).copied().unwrap_or(1.0)
     }
 }
 
@@ -85,7 +85,7 @@ impl Load {
         weight: f64,
         entropy: u32,
     ) {
-        let latency = ways.lay(from, to, entropy, route).0 as f64;
+        let latency = ways.lay(from, to, entropy, route).ps() as f64;
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);
         self.weight += weight;
@@ -149,7 +149,7 @@ impl Tariff {
             domain: self.domain,
             library: self.library.clone(),
             routing,
-            ..CollectiveSpec::new(kind, Bytes(bytes))
+            ..CollectiveSpec::new(kind, Bytes::new(bytes))
         };
         let wire = |payload: u64| {
             let packets = payload.div_ceil(self.mtu.0 - self.mtu.1);
@@ -161,7 +161,7 @@ impl Tariff {
                 Algorithm::Direct => (cost.edge, self.pairs),
                 _ => (cost.edge, self.ring),
             };
-            let latency = (cost.before.0 as f64).max(self.latency);
+            let latency = (cost.before.ps() as f64).max(self.latency);
             return rates.map(|rate| Part { latency, work: wire(payload) * rate });
         }
         // By steps that nobody has closed: as a ring, and two levels of it where there are two.
@@ -195,11 +195,13 @@ pub(super) struct Tariffs {
 impl Tolls for Tariffs {
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64 {
         // Passes of all pipeline ranks exchange at the same time.
-        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.0, routing)[1].alone())
+        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.get(), routing)[1].alone())
     }
 
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part {
-        self.roles.get(&named(role)).map_or(Part::default(), |tariff| tariff.times(kind, bytes.0, None)[0])
+        self.roles
+            .get(&named(role))
+            .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
     }
 }
 
@@ -261,8 +263,8 @@ impl Tariffs {
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
     pub(super) fn sides(&self, rank: u32, payload: Bytes) -> [Side; 2] {
         self.sides[rank as usize].map(|(per_bit, latency, class)| {
-            let packets = payload.0.div_ceil(self.mtu.0 - self.mtu.1);
-            let wire = payload.0 + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
+            let packets = payload.get().div_ceil(self.mtu.0 - self.mtu.1);
+            let wire = payload.get() + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
             Side { busy: wire as f64 * 8.0 * per_bit, latency }
         })
     }
@@ -282,7 +284,7 @@ fn tariff(
     let mut spec = CollectiveSpec {
         domain,
         library: library.clone(),
-        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes(1 << 26))
+        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes::new(1 << 26))
     };
     let plan = |spec: &CollectiveSpec| Plan::new(spec, n).ok().and_then(|plan| plan.coupled());
     let shape = plan(&spec).or_else(|| {
