@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import statistics
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,13 +12,16 @@ import windtunnel
 from conftest import EIGHT_H100, ROOT
 from windtunnel.engine import InputError
 from windtunnel.experiments import find, run_experiment
+from windtunnel.explore.accuracy import WIDE, compared, drawn, errors
 from windtunnel.explore.export import FRAMEWORKS, scenario, settings
 from windtunnel.explore.model import answers
 from windtunnel.explore.outcome import sailor
 from windtunnel.explore.prove import prove, reordering
 from windtunnel.explore.search import Settings, even, search
 from windtunnel.explore.space import Candidate, Space
+from windtunnel.layout import search as layouts
 from windtunnel.layout.job import explain, read_job
+from windtunnel.layout.space import Space as LayoutSpace
 from windtunnel.source import read_source
 from windtunnel.studies.runner import Limits
 from windtunnel.studies.store import Store
@@ -30,50 +30,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Command
-    from windtunnel.explore.model import Answer
     from windtunnel.layout.job import Job
 
 NETWORK = "network: {mtu: 4150 B, header: 66 B, load_balancer: spray}\n"
 SCENARIO = EIGHT_H100.replace("jobs:\n", f"{NETWORK}jobs:\n").replace("sequence: 2048", "sequence: 4096")
-BUILDINGS = ROOT / "examples" / "explore-two-buildings.yaml"
-ALL = Space(schedules=("1f1b", "interleaved", "zb-h1", "zb-h2", "dorapp", "zbv", "gpipe"), zero=(0, 1, 2, 3))
+EACH = 8
+"""Layouts of each scenario; `explore-accuracy` has fifty."""
 
 
 def job(text: str = SCENARIO) -> Job:
     return read_job(read_source(text), [])
 
 
-def fitting(of: Job, space: Space, number: int, seed: int) -> list[tuple[Candidate, Answer]]:
-    candidates = space.candidates(of, Counter())
-    random.Random(seed).shuffle(candidates)  # noqa: S311
-    candidates = candidates[: 12 * number]
-    own, training = of.own["parallelism"], of.own["training"]
-    choices = [candidate.choice(own, training) for candidate in candidates]
-    found = [answer for batch in answers(of.source, of.overrides, choices) for answer in batch]
-    return [
-        (candidate, answer)
-        for candidate, answer in zip(candidates, found, strict=True)
-        if answer.refused is None and answer.fits
-    ][:number]
-
-
-@pytest.mark.parametrize("where", ["hall", "buildings"])
+@pytest.mark.parametrize("where", ["hall", "clos", "buildings", "moe"])
 def test_the_cost_model_is_near_what_flows_say(where: str, tmp_path: Path) -> None:
-    of = job(SCENARIO if where == "hall" else BUILDINGS.read_text(encoding="utf-8"))
-    # Links between buildings that all share at all times are where the model is coarse: see docs/explore.md.
-    space = ALL if where == "hall" else Space(zero=(0, 1), replicate=(1,), schedules=ALL.schedules)
-    rows = fitting(of, space, 8, seed=5)
-    assert len(rows) == 8
+    of = job((ROOT / "experiments" / "explore-accuracy" / f"{where}.yaml").read_text(encoding="utf-8"))
     with Store(tmp_path / "runs") as store:
-        found = prove(of, rows, store, flows=8, limits=Limits(workers=1))
-    errors = [(row.answer.iteration_s or 0.0) / (row.flow_s or 1.0) - 1.0 for row in found]
-    assert max(abs(error) for error in errors) < 0.06, errors
-    assert abs(statistics.mean(errors)) < 0.02, errors
+        rows = compared(of, EACH, 5, store, Limits(workers=1))
+    found = errors(error for _, error in rows)
+    assert found.number == EACH
+    assert found.largest < 0.05, rows
+    assert abs(found.mean) < 0.02, rows
 
 
 def test_memory_is_what_a_run_says() -> None:
     of = job()
-    for candidate, answer in fitting(of, ALL, 6, seed=3):
+    for candidate, answer in drawn(of, 6, 3, WIDE):
         values = candidate.values(of.place, of.own["parallelism"])
         changes = {key.removeprefix(f"{of.place}."): value for key, value in values.items()}
         _, told = explain(of.source, [], 0, changes)
@@ -82,7 +64,7 @@ def test_memory_is_what_a_run_says() -> None:
 
 def test_an_answer_does_not_depend_on_the_others() -> None:
     of = job()
-    rows = fitting(of, ALL, 20, seed=1)
+    rows = drawn(of, 20, 1, WIDE)
     own, training = of.own["parallelism"], of.own["training"]
     for candidate, answer in rows:
         ((alone,),) = answers(of.source, of.overrides, [candidate.choice(own, training)])
@@ -136,6 +118,22 @@ def test_the_proof_reports_how_the_order_changed(tmp_path: Path) -> None:
     assert told["proven"] == 3
     assert told["pairs"] == 3
     assert (told["largest_error"] or 1) < 0.05
+
+
+def test_layouts_finds_the_same_best(tmp_path: Path) -> None:
+    """`windtunnel layouts` runs whatever may be among the best; over the same space the explorer comes to the same."""
+    of = job()
+    few = Space(cp=(1,), zero=(1,), micro_batches=(1,), recompute=("none",), schedules=("1f1b",))
+    same = LayoutSpace(zero=(1,), micro_batches=(1,), recompute=("none",), schedules=("1f1b",))
+    found = search(of, few, Settings())
+    with Store(tmp_path / "runs") as store:
+        proven = prove(of, found.rows, store, flows=3, limits=Limits(workers=1))
+        run = layouts.search(of, store, space=same, fabric="real", top=3, limits=Limits(workers=1))
+    times = {(row.layout.tp, row.layout.pp, row.layout.dp): row.real_s for row in run if row.layout.cp == 1}
+    for row in proven[:3]:
+        it = row.candidate
+        assert times[it.tp, it.pp, it.dp] == row.flow_s
+    assert proven[0].flow_s == min(seconds for seconds in times.values() if seconds is not None)
 
 
 def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:

@@ -1,21 +1,26 @@
 //! Folding: data-parallel replicas that are equal by symmetry are simulated once (docs/architecture.md, Folding).
 //!
-//! A job folds along its data-parallel dimension when every replica computes, communicates and waits exactly as the
-//! first one does. That is so when
+//! A job folds along its data-parallel dimension when its replicas fall into few *classes*, of which each computes, communicates
+//! and waits exactly as its first replica does. That is so when
 //!
 //! - no computation varies, no NIC is slow and nothing has failed;
 //! - no path inside the fabric is ever a bottleneck: the load balancer is `ideal`, or `spray` on a Clos that is not
 //!   oversubscribed at any tier (each switch then has at least the capacity upwards of the NICs below it, and equal
 //!   parts never exceed it);
 //! - every pair of neighbours in a group inside a replica (tensor, context, expert, pipeline) has a path of the same
-//!   class and latency in every replica, and no two replicas share a NIC;
+//!   class and latency in every replica of the class, and no two replicas share a NIC;
 //! - every collective with members in several replicas runs coupled, or as rings that do: a group keeps the edges of all members,
 //!   only its joins are those of the simulated ones.
 //!
+//! Where a pipeline crosses leaf groups in some replicas only, there are several classes: 48 pipelines of 8 hosts, 48 hosts apart, in
+//! leaf groups of 64 have three. Their members come to collectives of all replicas at instants of their own, and these start with the last.
+//!
 //! The folded run routes as on an ideal fabric. A test proves it equal to `fold: off`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::{EndpointId, NicId, RankId, Span};
 use windtunnel_plan::Plan;
 use windtunnel_plan::jobs::Work;
@@ -28,7 +33,7 @@ use windtunnel_workload::collectives::{self, Form};
 pub struct Folded {
     /// Whether each rank is.
     pub simulated: Arc<[bool]>,
-    /// How many replicas one stands for.
+    /// How many replicas one stands for: the mean of its classes, rounded down.
     pub factor: u64,
 }
 
@@ -38,15 +43,17 @@ pub fn fold(plan: &Plan, work: &Work, placement: &[EndpointId], balancer: LoadBa
     if first.is_empty() || !plan.slow_links.is_empty() || plan.fabric.faults.is_some() {
         return None;
     }
-    let simulated: Vec<bool> = (0u32..).zip(first).map(|(rank, of)| RankId(rank) == *of).collect();
-    let kept = simulated.iter().filter(|kept| **kept).count();
-    let factor = first.len() as u64 / kept as u64;
     let topology = &*plan.fabric.topology;
-    let symmetric = factor > 1
-        && never_shares(topology, balancer)
-        && coupled_across(work, &simulated)
-        && alike_inside(work, placement, topology)
-        && own_nics(work, placement, topology);
+    if !never_shares(topology, balancer) {
+        return None;
+    }
+    let kept = first_of_classes(work, placement, topology);
+    let simulated: Vec<bool> = (0..first.len() as u32)
+        .map(|rank| kept.binary_search(&replica_of(work, RankId(rank))).is_ok())
+        .collect();
+    let ranks = simulated.iter().filter(|kept| **kept).count();
+    let factor = (first.len() / ranks) as u64;
+    let symmetric = factor > 1 && coupled_across(work, &simulated) && own_nics(work, placement, topology);
     symmetric.then(|| Folded { simulated: simulated.into(), factor })
 }
 
@@ -108,28 +115,43 @@ fn path(topology: &Topology, from: EndpointId, to: EndpointId) -> (PathClass, Sp
     (route.class, route.latency)
 }
 
-/// Whether neighbours inside a replica, and those who stand alike in neighbouring domains (to whom several rings lead), are as
-/// far apart as those of the first one.
-fn alike_inside(work: &Work, placement: &[EndpointId], topology: &Topology) -> bool {
+/// The names of the first replica of each class, in ascending order: neighbours inside the replicas of a class, and those who stand
+/// alike in neighbouring domains (to whom several rings lead), are as far apart as those of its first one.
+fn first_of_classes(work: &Work, placement: &[EndpointId], topology: &Topology) -> Vec<u32> {
     let first = &work.first_replica;
     let place = |rank: RankId| placement[rank.0 as usize];
-    work.workload.communicators.iter().all(|group| {
+    let domain = |rank: RankId| place(rank).0 / topology.scale_up_size().max(1);
+    let mut paths: FxHashMap<(PathClass, Span), u32> = FxHashMap::default();
+    let mut looks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for rank in 0..first.len() as u32 {
+        looks.entry(replica_of(work, RankId(rank))).or_default();
+    }
+    for group in &work.workload.communicators {
         let ranks = &group.ranks;
-        let mirrored: Vec<RankId> = ranks.iter().map(|rank| first[rank.0 as usize]).collect();
-        let inside = mirrored.iter().enumerate().all(|(i, rank)| !mirrored[..i].contains(rank));
-        if !inside {
-            return true;
+        let Some(&leader) = ranks.first() else { continue };
+        let replica = replica_of(work, leader);
+        if ranks.iter().any(|&rank| replica_of(work, rank) != replica) {
+            continue;
         }
-        let domain = |rank: RankId| place(rank).0 / topology.scale_up_size().max(1);
+        let look = looks.entry(replica).or_default();
+        let mirrored = ranks.iter().map(|rank| first[rank.0 as usize].0);
         let together = ranks.iter().take_while(|&&rank| domain(rank) == domain(ranks[0])).count();
-        (0..ranks.len()).flat_map(|i| [(i, i + 1), (i, i + together)]).all(|(i, next)| {
-            let next = next % ranks.len();
-            let there = path(topology, place(ranks[i]), place(ranks[next]));
-            let back = path(topology, place(ranks[next]), place(ranks[i]));
-            there == path(topology, place(mirrored[i]), place(mirrored[next]))
-                && back == path(topology, place(mirrored[next]), place(mirrored[i]))
-        })
-    })
+        look.extend(mirrored.chain([together as u32]));
+        for (i, next) in (0..ranks.len()).flat_map(|i| [(i, i + 1), (i, i + together)]) {
+            let (from, to) = (place(ranks[i]), place(ranks[next % ranks.len()]));
+            for path in [path(topology, from, to), path(topology, to, from)] {
+                let fresh = paths.len() as u32;
+                look.push(*paths.entry(path).or_insert(fresh));
+            }
+        }
+    }
+    let mut classes: FxHashMap<&[u32], u32> = FxHashMap::default();
+    for (&replica, look) in &looks {
+        classes.entry(look).or_insert(replica);
+    }
+    let mut kept: Vec<u32> = classes.into_values().collect();
+    kept.sort_unstable();
+    kept
 }
 
 /// Whether no NIC serves two replicas.

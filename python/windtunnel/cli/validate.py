@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,7 @@ from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from windtunnel.validate.board import Board
     from windtunnel.validate.since import Moved
@@ -52,7 +52,8 @@ def validate(
     ] = None,
     json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
     ablated: Annotated[
-        str | None, Option("--without", metavar="MECHANISM", help="Take a mechanism of the model away.")
+        str | None,
+        Option("--without", metavar="MECHANISM", help="Take a mechanism of the model away; `all`: each in turn."),
     ] = None,
     write: Annotated[
         bool, Option("--write", help="Renew the board of docs/validation.md and the errors that runs show.")
@@ -63,13 +64,17 @@ def validate(
     from windtunnel.results.folder import write_beside
     from windtunnel.validate import BOARD, NAMES
     from windtunnel.validate import validate as run_board
-    from windtunnel.validate.ablation import MECHANISMS
+    from windtunnel.validate.ablation import EVERY, MECHANISMS
     from windtunnel.validate.output import html, rows_as_they_come, rows_csv
     from windtunnel.validate.since import before, moved, pins
 
     _known(tables or [], NAMES)
-    _known([] if ablated is None else [ablated], tuple(MECHANISMS))
+    _known([] if ablated is None else [ablated], (*MECHANISMS, EVERY), "mechanism")
 
+    if ablated == EVERY:
+        unheard = json or quick or since is not None or pin is not None or (write and bool(tables))
+        asked = {"data": data, "store": store, "limits": limits_of(workers), "fresh": fresh}
+        return _without_each(tables, folder, write=write, unheard=unheard, asked=asked)
     if ablated is not None and (write or pin is not None):
         raise InputError("`--without` predicts what no run gets\n\nhint: leave `--write` and `--pin` out")
     if write and (tables or quick):
@@ -117,6 +122,42 @@ def validate(
         _moved(changed, gone, sum(len(rows) for rows in earlier.values()))
     out().print(f"wrote {folder / 'index.html'}", markup=False, soft_wrap=True)
     return FAILED if bad else DONE
+
+
+def _without_each(
+    tables: Sequence[str] | None, folder: Path, *, write: bool, unheard: bool, asked: Mapping[str, Any]
+) -> int:
+    """What each mechanism buys on samples of tables of training jobs: a table, on the page too if `write`."""
+    if unheard:
+        raise InputError(
+            "`--without all` predicts samples of tables\n\nhint: only `--table`, `--data`, `--out`, `--store`, "
+            "`--fresh` and `--workers` go with it, or `--write` for all tables"
+        )
+    from windtunnel.cli.study_progress import study_progress
+    from windtunnel.results.folder import write_beside
+    from windtunnel.validate import validate as run_board
+    from windtunnel.validate.ablation import MECHANISMS, TABLES, table
+    from windtunnel.validate.page import renew_ablations
+
+    _known(tables or [], TABLES)
+    boards = {}
+    for mechanism in (None, *MECHANISMS):
+        with study_progress(0) as progress:
+            try:
+                board = run_board(tables or TABLES, progress=progress, ablated=mechanism, sampled=True, **asked)
+            except KeyboardInterrupt:
+                talk().print("interrupted: predictions are kept; the same command goes on")
+                return INTERRUPTED
+        if _failed(board):
+            return FAILED
+        boards[mechanism] = board.scores
+    text = table(boards.pop(None), {name: scores for name, scores in boards.items() if name is not None})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_beside(folder / "ablations.md", f"{text}\n".encode())
+    out().print(text, markup=False, soft_wrap=True, highlight=False)
+    if write:
+        talk().print(f"wrote {renew_ablations(text)}", markup=False, soft_wrap=True)
+    return DONE
 
 
 def _show(board: Board, *, left_out: bool) -> None:
@@ -176,10 +217,10 @@ def _left_out(board: Board) -> None:
         out().print(Text(f"{name}: its file is not in the folder", style="dim"))
 
 
-def _known(tables: Sequence[str], names: Sequence[str]) -> None:
-    """Refuses a table that is not there, with the nearest name."""
-    for name in tables:
+def _known(asked: Sequence[str], names: Sequence[str], what: str = "table") -> None:
+    """Refuses a table or mechanism that is not there, with the nearest name."""
+    for name in asked:
         if name not in names:
             near = nearest(name, list(names))
             hint = f"did you mean `{near}`?" if near else f"there are {', '.join(names)}"
-            raise InputError(f"no such table: `{name}`\n\nhint: {hint}")
+            raise InputError(f"no such {what}: `{name}`\n\nhint: {hint}")

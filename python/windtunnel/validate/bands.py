@@ -2,13 +2,19 @@
 
 A run finds the kind its iteration time is of and shows the board's median and 95th percentile for it. The kinds are
 those that the engine tells apart: adapters, experts, jobs that name no framework, dense models with kernels measured
-on the GPU or inferred. A kind's band is its 95th percentile, widened so that it holds for tables without a part in it.
+on the GPU or inferred.
+
+A kind's band is made for a table without a part in it, in two steps. Its *scale* is the 95th percentile of its rows;
+where these are of few tables, or the tables of few rows, the scale goes part of the way to that of all other kinds, if
+that is larger. Its *widening* is by how much rows of a table exceed the scale that the other tables give: a table is
+another machine, other software, another year, and farther off than rows of the tables at hand are from one another.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +23,7 @@ import numpy as np
 from windtunnel.validate.score import Figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from windtunnel.validate.rows import Row
     from windtunnel.validate.score import Score
@@ -30,6 +36,13 @@ SOFTWARE = ("profile", "dispatch", "compute_share", "fused", "fused_loss", "atte
 
 WANTED = 0.95
 """Share of rows that a band is to hold."""
+
+WHOLE = 20
+"""Rows by which half of a table counts: of fewer than 19 no 95th percentile of the next one is known."""
+BORROWED = 1.0
+"""Tables that the other kinds count as, beside a kind's own."""
+ELSEWHERE = 0.1
+"""What a row of another kind counts in a kind's widening."""
 
 
 def kind_of(row: Row) -> str | None:
@@ -48,6 +61,12 @@ def kind_of(row: Row) -> str | None:
     narrow = training.get("precision", "bf16") in ("fp8", "fp4")
     measured = row.scenario["topology"]["host"].get("gpu") in MEASURED and not narrow
     return f"dense, kernels {'measured' if measured else 'inferred'}"
+
+
+def gpus_of(row: Row) -> int:
+    """GPUs of a row's job."""
+    layout: Mapping[str, Any] = row.scenario["jobs"][0].get("parallelism") or {}
+    return math.prod(int(layout.get(axis, 1)) for axis in ("tp", "cp", "ep", "pp", "dp"))
 
 
 @dataclass(frozen=True)
@@ -81,33 +100,25 @@ def bands(scores: Iterable[Score]) -> dict[str, Any]:
         if found:
             board[score.name] = _figures(score.figures)
         seen += found
-    widening = _widening(seen)
-    kinds = sorted({one.kind for one in seen})
-    return {
-        "widening": round(widening, 3),
-        "kinds": {kind: _kind(seen, kind, widening) for kind in kinds},
-        "board": board,
-    }
+    return {"kinds": {kind: _kind(seen, kind) for kind in sorted({one.kind for one in seen})}, "board": board}
 
 
-def _kind(seen: Sequence[Seen], kind: str, widening: float) -> dict[str, Any]:
+def _kind(seen: Sequence[Seen], kind: str) -> dict[str, Any]:
     """What is said of a kind. `inside` is the share of rows that a band made without their table holds."""
     rows = [one for one in seen if one.kind == kind]
-    figures = Figures.of([one.predicted for one in rows], [one.measured for one in rows])
+    errors = _errors(seen)
     inside = 0
     counted = 0
     for table in {one.table for one in rows}:
-        others = [one for one in seen if one.table != table]
-        middle = _p95(others, kind)
-        if middle is None:
+        others = {place: found for place, found in errors.items() if place[1] != table}
+        if not any(place[0] == kind for place in others):
             continue
-        band = middle * _widening(others)
-        left_out = [one.error for one in rows if one.table == table]
-        inside += sum(error <= band for error in left_out)
+        left_out = errors[kind, table]
+        inside += int((left_out <= band(others, kind)).sum())
         counted += len(left_out)
     return {
-        **_figures(figures),
-        "band": round(widening * (figures.p95_abs_error or 0.0), 3),
+        **_figures(Figures.of([one.predicted for one in rows], [one.measured for one in rows])),
+        "band": round(band(errors, kind), 3),
         "inside": round(inside / counted, 3) if counted else None,
         "tables": sorted({one.table for one in rows}),
         "gpus": sorted({one.gpu for one in rows}),
@@ -116,37 +127,78 @@ def _kind(seen: Sequence[Seen], kind: str, widening: float) -> dict[str, Any]:
     }
 
 
-def _p95(seen: Sequence[Seen], kind: str) -> float | None:
-    """95th percentile of a kind's errors; None without rows."""
-    errors = [one.error for one in seen if one.kind == kind]
-    return float(np.percentile(errors, 95)) if errors else None
+Errors = Mapping[tuple[str, str], np.ndarray]
+"""Errors of rows by kind and table."""
 
 
-def _widening(seen: Sequence[Seen]) -> float:
-    """By how much a kind's 95th percentile is widened, so that bands made without a table hold 95% of its rows.
+def _errors(seen: Sequence[Seen]) -> Errors:
+    found: dict[tuple[str, str], list[float]] = {}
+    for one in seen:
+        found.setdefault((one.kind, one.table), []).append(one.error)
+    return {place: np.array(errors) for place, errors in sorted(found.items())}
 
-    A table is another machine, other software, another year: it is farther off than rows of the tables at hand are from
-    one another. The factor is the quantile of error over the others' percentile, for all tables and kinds together;
-    never below 1.
+
+def band(errors: Errors, kind: str) -> float:
+    """The error that a row of `kind` in a table without a part in `errors` stays within, by `WANTED`."""
+    return (_scale(errors, kind) or 0.0) * _widening(errors, kind)
+
+
+def _scale(errors: Errors, kind: str, without: str | None = None) -> float | None:
+    """95th percentile of a kind's rows, without a table; None without rows.
+
+    It is no less than on the way to that of all other kinds (by logarithms), the farther the fewer the kind's tables.
+    Of the other kinds each table counts by its rows n as n / (n + `WHOLE`).
     """
-    ratios: list[float] = []
-    for kind in {one.kind for one in seen}:
-        for table in {one.table for one in seen if one.kind == kind}:
-            middle = _p95([one for one in seen if one.table != table], kind)
-            if middle:
-                ratios += [one.error / middle for one in seen if one.kind == kind and one.table == table]
-    return max(1.0, float(np.percentile(ratios, 100 * WANTED))) if ratios else 1.0
+    own = [found for (of, table), found in errors.items() if of == kind and table != without]
+    others = [found for (of, _), found in errors.items() if of != kind]
+    if not own:
+        return _percentile(others) if others else None
+    scale = float(np.percentile(np.concatenate(own), 100 * WANTED))
+    if not others or scale == 0.0:
+        return scale
+    tables = sum(_counts(found) for found in own)
+    share = tables / (tables + BORROWED)
+    return max(scale, scale**share * _percentile(others) ** (1.0 - share))
+
+
+def _widening(errors: Errors, kind: str) -> float:
+    """By how much rows exceed the scale of their kind's other tables: the quantile `WANTED`; never below 1.
+
+    Tables count as for scales, those of other kinds by `ELSEWHERE`.
+    """
+    ratios: list[np.ndarray] = []
+    weights: list[float] = []
+    for (of, table), found in errors.items():
+        scale = _scale(errors, of, without=table)
+        if scale:
+            ratios.append(found / scale)
+            weights.append(_counts(found) * (1.0 if of == kind else ELSEWHERE))
+    return max(1.0, _percentile(ratios, weights)) if ratios else 1.0
+
+
+def _counts(errors: np.ndarray) -> float:
+    """What a table counts as, by its rows."""
+    return len(errors) / (len(errors) + WHOLE)
+
+
+def _percentile(tables: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> float:
+    """The quantile `WANTED` of the rows of some tables; each table counts by its weight, by its rows if left out."""
+    of = [_counts(found) for found in tables] if weights is None else weights
+    each = np.concatenate([np.full(len(found), weight / len(found)) for found, weight in zip(tables, of, strict=True)])
+    values = np.concatenate(tables)
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(each[order])
+    place = int(np.searchsorted(reached, WANTED * reached[-1]))
+    return float(values[order[min(place, len(values) - 1)]])
 
 
 def _seen(kind: str, table: str, row: Row, predicted: float) -> Seen:
     job = row.scenario["jobs"][0]
-    layout: Mapping[str, Any] = job.get("parallelism") or {}
-    gpus = math.prod(int(layout.get(axis, 1)) for axis in ("tp", "cp", "ep", "pp", "dp"))
     gpu = str(row.scenario["topology"]["host"].get("gpu", ""))
     if kind == "no framework named" and "kind" in row.groups and table == "no-framework":
         # Rows of several tables: what is left out with one of them is all of it.
         table = row.groups["kind"]
-    return Seen(kind, table, predicted, row.measured, gpu, gpus, int(job["workload"]["sequence"]))
+    return Seen(kind, table, predicted, row.measured, gpu, gpus_of(row), int(job["workload"]["sequence"]))
 
 
 def _figures(figures: Figures) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
-from windtunnel.validate.ablation import without
+from windtunnel.validate.ablation import sample, without
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score
 from windtunnel.validate.systems import read_systems
@@ -67,13 +67,15 @@ def validate(
     progress: Callable[[Progress], None] | None = None,
     only: Mapping[str, Container[str]] | None = None,
     ablated: str | None = None,
+    sampled: bool = False,
     told: Callable[[Row, float], None] | None = None,
 ) -> Board:
     """Predicts and scores `tables`; those whose files are not in the folder are named as absent.
 
     Runs are kept in `store`, where unchanged ones are taken from unless `fresh`. `only` names the rows of each table
     that are wanted, by id; a table without a name in it is left out. `ablated` names a mechanism that is taken away
-    (`ablation.MECHANISMS`). `told` hears of each row when it is predicted.
+    (`ablation.MECHANISMS`), `sampled` takes the rows that ablations are judged by. `told` hears of each row
+    when it is predicted.
     """
     folder = data_folder(data)
     systems = read_systems(folder)
@@ -92,6 +94,10 @@ def validate(
         if quick:
             table.rows = table.rows[::QUICK]
             table.beside = table.beside[::QUICK]
+        if sampled:
+            table.rows = sample(table.rows)
+            table.beside = []
+            table.facts = None
         if ablated is not None:
             table.rows = [without(row, ablated) for row in table.rows]
             table.beside = []

@@ -25,6 +25,7 @@ SYSTEMS = {
 }
 """The group by which tables of collectives show their systems."""
 BEGIN, END = "<!-- board: made by `windtunnel validate --write` -->", "<!-- /board -->"
+BOUGHT, BOUGHT_END = "<!-- ablations: made by `windtunnel validate --without all --write` -->", "<!-- /ablations -->"
 
 
 class Published(NamedTuple):
@@ -52,11 +53,7 @@ PUBLISHED = (
 def renew(board: Board) -> list[Path]:
     """Writes the board into the page, and the errors by kind. Tables that were absent are named on the page."""
     page = ROOT / "docs" / "validation.md"
-    old = page.read_text(encoding="utf-8")
-    begin, end = old.find(BEGIN), old.find(END)
-    if begin < 0 or end < begin:
-        raise InputError(f"{page}: the marks `{BEGIN}` and `{END}` are not both there")
-    new = f"{old[:begin]}{BEGIN}\n\n{block(board)}\n{old[end:]}"
+    new = _between(page, BEGIN, END, block(board))
     write_beside(page, new.encode())
     readme = ROOT / "README.md"
     write_beside(readme, front.renewed(readme.read_text(encoding="utf-8"), new).encode())
@@ -64,6 +61,22 @@ def renew(board: Board) -> list[Path]:
     errors.parent.mkdir(exist_ok=True)
     write_beside(errors, text(board.scores).encode())
     return [page, readme, errors]
+
+
+def renew_ablations(text: str) -> Path:
+    """Writes what mechanisms buy into the page."""
+    page = ROOT / "docs" / "validation.md"
+    write_beside(page, _between(page, BOUGHT, BOUGHT_END, text + "\n").encode())
+    return page
+
+
+def _between(page: Path, begin: str, end: str, block: str) -> str:
+    """The page with `block` between two marks."""
+    old = page.read_text(encoding="utf-8")
+    first, last = old.find(begin), old.find(end)
+    if first < 0 or last < first:
+        raise InputError(f"{page}: the marks `{begin}` and `{end}` are not both there")
+    return f"{old[:first]}{begin}\n\n{block}\n{old[last:]}"
 
 
 def block(board: Board) -> str:

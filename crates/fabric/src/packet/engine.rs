@@ -167,11 +167,14 @@ impl<T: Transport> Engine<T> {
         Ok(engine)
     }
 
-    /// The same fabric with what `forwarder` says has failed: packets that find their way at every switch go around it,
-    /// and those that cannot go on are dropped. Queue pairs with one path are opened with a route that does.
-    #[must_use]
-    pub fn rerouted(mut self, forwarder: Forwarder) -> Self {
+    /// What `forwarder` says has failed is out from the start: packets that find their way at every switch go around it, those that
+    /// cannot go on are dropped, and nothing is begun on its cables. Queue pairs with one path are opened with a route that does.
+    pub fn reroute(&mut self, forwarder: Forwarder) {
+        for link in (0..self.fabric.topology.link_count() as u32).map(LinkId) {
+            if let Some(port) = self.fabric.port_of(link).filter(|_| forwarder.is_dead(link)) {
+                self.fabric.ports[port as usize].down = true;
+            }
+        }
         self.lead.lead_by(forwarder);
-        self
     }
 }

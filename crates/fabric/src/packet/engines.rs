@@ -114,17 +114,11 @@ impl<T: Transport> Engines<T> {
         Ok(Self { parts: Parts::Many(Box::new(many)) })
     }
 
-    /// See [`Engine::rerouted`].
+    /// See [`Engine::reroute`].
     #[must_use]
-    pub fn rerouted(self, forwarder: &Forwarder) -> Self {
-        let parts = match self.parts {
-            Parts::One(engine) => Parts::One(Box::new(engine.rerouted(forwarder.clone()))),
-            Parts::Many(many) => {
-                many.each(|engine| engine.lead.lead_by(forwarder.clone()));
-                Parts::Many(many)
-            }
-        };
-        Self { parts }
+    pub fn rerouted(mut self, forwarder: &Forwarder) -> Self {
+        self.each(|engine| engine.reroute(forwarder.clone()));
+        self
     }
 
     /// Has packets go where `forwarder` says from `at` on, an instant that has not been reached; what it says is out goes down, with

@@ -243,7 +243,8 @@ impl<T: Transport> Engine<T> {
             };
             // With nothing under way nobody would ask again.
             takes
-                || (self.pairs.senders[flow as usize].in_flight() == 0 && !self.pairs.stands(flow, Some(leg)))
+                || (self.pairs.senders[flow as usize].in_flight() == 0
+                    && !self.pairs.stands(flow, Some(leg), |port| !self.fabric.ports[port as usize].down))
         })
         .unwrap_or(true)
     }

@@ -290,7 +290,7 @@ impl<E: Endpoint> Pairs<E> {
     pub(super) fn take_retired(&mut self) -> Vec<QueuePair> {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|pair| {
-            let stands = self.stands(pair.sender, None);
+            let stands = self.stands(pair.sender, None, |_| true);
             if !stands {
                 self.retired.push(*pair);
             }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::engine::Engine;
 use super::nic::Turn;
 use super::pairs::Pairs;
+use super::sender::Sender;
 use super::transport::{Endpoint, Transport};
 
 /// Legs and whom they follow, by sending half.
@@ -23,6 +24,8 @@ pub(super) struct Planes {
     leads: Vec<u32>,
     /// But for itself.
     legs: Vec<Vec<u32>>,
+    /// The leg that sent last.
+    last: Vec<u32>,
 }
 
 impl Planes {
@@ -32,9 +35,18 @@ impl Planes {
             let places = self.leads.len().max(leg as usize + 1);
             self.leads.resize(places, 0);
             self.legs.resize(places, Vec::new());
+            self.last.resize(places, 0);
             self.leads[leg as usize] = flow;
         }
         self.legs[flow as usize] = legs;
+        self.last[flow as usize] = flow;
+    }
+
+    /// The number of the leg after the one that sent last.
+    fn first_in_turn(&self, flow: u32) -> usize {
+        let (legs, last) = (&self.legs[flow as usize], self.last[flow as usize]);
+        let number = legs.iter().position(|&leg| leg == last).map_or(0, |place| place + 1);
+        (number + 1) % (legs.len() + 1)
     }
 }
 
@@ -93,6 +105,9 @@ impl<E: Endpoint> Pairs<E> {
     /// `before`.
     #[inline]
     pub(super) fn hand_pace(&mut self, flow: u32, leg: u32, before: (u64, u64, u16)) {
+        if let Some(planes) = self.planes.get_mut() {
+            planes.last[flow as usize] = leg;
+        }
         if leg == flow {
             return;
         }
@@ -103,12 +118,13 @@ impl<E: Endpoint> Pairs<E> {
         (own.eligible, own.gap, own.last_wire) = pace;
     }
 
-    /// Whether a sending half stands on the ring of any port, but for the leg `except`.
-    pub(super) fn stands(&self, flow: u32, except: Option<u32>) -> bool {
+    /// Whether a sending half stands on the ring of any port of which `counts` holds, but for the leg `except`.
+    pub(super) fn stands(&self, flow: u32, except: Option<u32>, counts: impl Fn(u32) -> bool) -> bool {
         let mut number = 0;
         while let Some(leg) = self.leg(flow, number) {
-            let turn = self.senders[leg as usize].turn;
-            if except != Some(leg) && matches!(turn, Turn::Ready | Turn::Paced | Turn::Parked) {
+            let Sender { turn, port, .. } = self.senders[leg as usize];
+            if except != Some(leg) && matches!(turn, Turn::Ready | Turn::Paced | Turn::Parked) && counts(port)
+            {
                 return true;
             }
             number += 1;
@@ -144,12 +160,15 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// A queue pair that waited for something may have its turn again. Its ports have been pulled to `now`. Its legs are the first in
-    /// turn, lest a single packet that is sent again and again takes the same plane each time.
+    /// A queue pair that waited for something may have its turn again. Its ports have been pulled to `now`. The leg after the one that
+    /// sent last comes first, lest what is sent again and again takes the same plane each time.
     #[inline]
     pub(super) fn ready(&mut self, flow: u32, now: u64) {
         let count = self.pairs.legs(flow);
-        let first = if count > 1 { self.pairs.senders[flow as usize].round as usize % count } else { 0 };
+        let first = match self.pairs.planes.get() {
+            Some(planes) if count > 1 => planes.first_in_turn(flow),
+            _ => 0,
+        };
         for number in (first..count).chain(0..first) {
             if let Some(leg) = self.pairs.leg(flow, number) {
                 self.ready_leg(leg, flow, now);

@@ -7,7 +7,7 @@ use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::credit::Spent;
-use super::engine::{Dispatched, Engine, PlanesOf, QueuePair};
+use super::engine::{Dispatched, Engine, PlanesOf, ProbesOf, QueuePair};
 use super::message::{Incoming, NO_MESSAGE, Outgoing};
 use super::nic::Turn;
 use super::packets::{Kind, NONE, Packet, flag};
@@ -412,11 +412,13 @@ impl<T: Transport> Engine<T> {
         self.ready(flow, now);
     }
 
-    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own.
+    /// Sets the endpoint's timer to what it says, and sends what it wants to send of its own. A prober that has nothing to send waits for
+    /// its next message, or a path that stays broken would keep a run going that has ended.
     #[inline]
     pub(super) fn rearm(&mut self, flow: u32, now: u64) {
         let sender = &mut self.pairs.senders[flow as usize];
-        if let Some(due) = self.endpoint.timer(&sender.cc) {
+        let rests = ProbesOf::<T>::ask(|| sender.una == sender.limit).unwrap_or(false);
+        if let Some(due) = self.endpoint.timer(&sender.cc).filter(|_| !rests) {
             let due = due.0.max(now);
             if sender.timer != due {
                 sender.timer = due;

@@ -96,14 +96,6 @@ fn replicas_that_differ_are_not_folded() {
     assert_eq!(fold(&[("variation.nics", "[{host: 1, rate: 0.5}]")]), 1);
     // Equal parts over an oversubscribed fabric can still exceed it.
     assert_eq!(fold(&[("topology.tiers[0].oversubscription", "2")]), 1);
-    // Pipelines of two hosts: in leaf groups of four none crosses, in groups of three that of hosts 2 and 3 does.
-    let pairs = [
-        ("jobs[0].parallelism.tp", "8"),
-        ("jobs[0].parallelism.pp", "2"),
-        ("jobs[0].parallelism.order", "[tp, cp, ep, pp, dp]"),
-    ];
-    let with = |ports: &'static str| fold(&[&pairs[..], &[("topology.tiers[0].ports_down", ports)]].concat());
-    assert_eq!((with("4"), with("3")), (4.into(), 1.into()));
     // Halving and doubling goes by steps.
     let levels = [
         ("jobs[0].parallelism.order", "[tp, cp, ep, dp, pp]"),
@@ -111,4 +103,27 @@ fn replicas_that_differ_are_not_folded() {
         ("jobs[0].parallelism.collectives.dp.algorithm", "recursive"),
     ];
     assert_eq!(fold(&levels), 1);
+}
+
+#[test]
+fn replicas_that_cross_leaf_groups_are_a_class_of_their_own() {
+    // Pipelines of two hosts: in leaf groups of four none crosses, in groups of three that of hosts 2 and 3 does. The two
+    // classes are simulated, each by its first pipeline.
+    for zero in ["0", "1", "3"] {
+        let with = |ports: &'static str, fold: &'static str| {
+            summary(&[
+                ("jobs[0].parallelism.tp", "8"),
+                ("jobs[0].parallelism.pp", "2"),
+                ("jobs[0].parallelism.order", "[tp, cp, ep, pp, dp]"),
+                ("jobs[0].parallelism.zero", zero),
+                ("topology.tiers[0].ports_down", ports),
+                ("fold", fold),
+            ])
+        };
+        let (alike, folded, whole) = (with("4", "auto"), with("3", "auto"), with("3", "off"));
+        let folds = [&alike, &folded, &whole].map(|summary| summary["fold"].clone());
+        assert_eq!(folds, [4.into(), 2.into(), 1.into()], "zero {zero}");
+        assert_eq!(figures(&folded), figures(&whole), "zero {zero}");
+        assert!(folded["events"].as_u64() < whole["events"].as_u64());
+    }
 }

@@ -235,3 +235,34 @@ fn links_are_used_for_what_they_carry_over_the_simulated_time() {
         }
     }
 }
+
+/// A NIC's cable that is out from the start costs a ring over all planes what the other planes lack, and no more: whoever sends by it
+/// hears nothing, and takes the others.
+#[test]
+fn a_cable_out_from_the_start_ends_no_ring_over_planes() {
+    let text = |failed: &str| {
+        format!(
+            "
+windtunnel: 1
+name: planes
+fidelity: packet
+topology:
+  shape: clos
+  hosts: 4
+  planes: 2
+  tiers: [{{ports_down: 2, rate: 800 Gbps, length: 20 m}}, {{ports_down: 4, rate: 100 Gbps, length: 50 m}}]
+  host: {{gpus: 1, nics: 1}}
+  failed: [{failed}]
+network: {{transport: mrc, load_balancer: source}}
+jobs:
+  - {{name: ring, workload: {{collective: {{kind: all_reduce, algorithm: ring, bytes: 64 KiB}}}}}}
+"
+        )
+    };
+    let took = |failed: &str| {
+        let summary = summary(text(failed)).expect("a run");
+        summary["jobs"][0]["iteration_time_s"]["mean"].as_f64().expect("an iteration")
+    };
+    let (whole, broken) = (took(""), took("host2/nic0 -> plane1/leaf1"));
+    assert!(whole < broken && broken < 20.0 * whole, "{whole} {broken}");
+}

@@ -162,13 +162,18 @@ impl Method for MultiRing {
     }
 
     fn traffic(plan: &Plan) -> Option<Traffic> {
-        let (n, bytes, lanes) = (u128::from(plan.members()), plan.bytes(), plan.lanes());
-        // In each round each block goes one hop, and what a member sends to one peer in a round of a lane is one message: it leaves
-        // its domain in one ring, and goes to its neighbour there in the others.
-        let rings = u128::from(plan.domain() / lanes);
-        let messages = n * (u128::from(lanes) + u128::from(rings > 1));
-        let all = u128::from(share(bytes, lanes, lanes - 1)) >= n * rings;
-        all.then(|| Traffic { messages, bytes: bytes.into() } * plan.rounds(0).into())
+        let (n, bytes, lanes) = (plan.members(), plan.bytes(), plan.lanes());
+        let rings = plan.domain() / lanes;
+        let messages = if rings == 1 {
+            // In each round of a lane each block that has a byte goes one hop: one message.
+            (0..lanes).map(|lane| u128::from(share(bytes, lanes, lane).min(n.into()))).sum()
+        } else {
+            // What a member sends to one peer in a round of a lane is one message: it leaves its domain in one ring, and goes to its
+            // neighbour there in the others. With blocks without a byte, it is counted one by one.
+            let all = share(bytes, lanes, lanes - 1) >= u64::from(n) * u64::from(rings);
+            u128::from(n) * u128::from(all.then_some(2 * lanes)?)
+        };
+        Some(Traffic { messages, bytes: bytes.into() } * plan.rounds(0).into())
     }
 }
 

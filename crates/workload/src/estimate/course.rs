@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::marks::{BOUND, Gathering, REDUCES, Reducing, entered, marks, peaks};
 use crate::schedules::{Action, ActionKind, Schedule};
 
 /// Layouts that are run at once.
@@ -20,30 +21,6 @@ pub const LANES: usize = 16;
 pub type Lane = [f64; LANES];
 
 const ZERO: Lane = [0.0; LANES];
-
-/// When parameters are gathered that no pass has kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Gathering {
-    /// Never, or before the step begins.
-    None,
-    /// In the first pass over each chunk.
-    Once,
-    /// In the first of a run of passes of one kind over a chunk.
-    EachRun,
-    /// In every pass.
-    EachPass,
-}
-
-/// After which passes gradients leave while others go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reducing {
-    /// None: after the step.
-    Late,
-    /// The last over each chunk.
-    Last,
-    /// All that complete them.
-    Every,
-}
 
 /// What a step takes, by kind; `Gathered` passes wait for their parameters meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +40,6 @@ const KINDS: usize = 8;
 const NONE: u32 = u32::MAX;
 /// The output leaves for the rank before.
 const DOWN: u16 = 1;
-/// Parameters gathered since the start of the step bound this pass.
-const BOUND: u16 = 2;
-/// Gradients leave.
-const REDUCES: u16 = 4;
 /// What it does is done together with the next: nothing passes here.
 const HELD: u16 = 8;
 
@@ -140,8 +113,10 @@ pub struct Ends {
     pub passes: Vec<f64>,
     /// Their last exchange of gradients that goes on beside passes.
     pub reduced: Vec<f64>,
-    /// By rank and chunk: when the last exchange of its gradients could begin as a whole, if it does beside passes.
-    pub left: Vec<f64>,
+    /// By rank and chunk: the end of the pass that completed its gradients, if they leave beside passes.
+    pub completed: Vec<f64>,
+    /// By rank: for how long it waited for parameters, where that was followed.
+    pub waited: Vec<f64>,
 }
 
 impl Sheet {
@@ -187,7 +162,7 @@ impl Sheet {
 pub(crate) struct Scratch {
     clock: Vec<Lane>,
     reduced: Vec<Lane>,
-    left: Vec<Lane>,
+    completed: Vec<Lane>,
     free: Vec<Lane>,
     slots: Vec<Lane>,
 }
@@ -267,7 +242,8 @@ impl Course {
         let of = |lane: usize| Ends {
             passes: scratch.clock.iter().map(|clock| clock[lane]).collect(),
             reduced: scratch.reduced.iter().map(|clock| clock[lane]).collect(),
-            left: scratch.left.iter().map(|clock| clock[lane]).collect(),
+            completed: scratch.completed.iter().map(|clock| clock[lane]).collect(),
+            waited: Vec::new(),
         };
         (0..lanes).map(of).collect()
     }
@@ -288,7 +264,7 @@ impl Course {
         for (list, length) in [
             (&mut scratch.clock, ranks),
             (&mut scratch.reduced, ranks),
-            (&mut scratch.left, ranks * self.chunks as usize),
+            (&mut scratch.completed, ranks * self.chunks as usize),
             (&mut scratch.free, 2 * ranks),
         ] {
             list.clear();
@@ -296,7 +272,7 @@ impl Course {
         }
         scratch.slots.clear();
         scratch.slots.resize(self.slots, ZERO);
-        let Scratch { clock, reduced, left, free, slots } = scratch;
+        let Scratch { clock, reduced, completed, free, slots } = scratch;
         for step in &self.steps {
             let rank = usize::from(step.rank);
             let mut at = clock[rank];
@@ -316,9 +292,7 @@ impl Course {
                     let queued = sum(reduced[rank], sheet.reduce[place]);
                     let ready = sum(start, sheet.reduced[place]);
                     reduced[rank] = later(queued, ready);
-                    for lane in 0..LANES {
-                        left[place][lane] = ready[lane] - sheet.reduce[place][lane];
-                    }
+                    completed[place] = at;
                 }
             }
             clock[rank] = at;
@@ -348,87 +322,6 @@ fn sum(a: Lane, b: Lane) -> Lane {
         out[lane] = a[lane] + b[lane];
     }
     out
-}
-
-/// What is particular about each action of a rank: its flags, and whether it gathers.
-fn marks(actions: &[Action], gathering: Gathering, reducing: Reducing) -> Vec<(u16, bool)> {
-    let chunks = actions.iter().map(|action| usize::from(action.chunk) + 1).max().unwrap_or(0);
-    let mut seen = vec![false; chunks];
-    let mut last = vec![usize::MAX; chunks];
-    let completes = |kind| matches!(kind, ActionKind::Backward | ActionKind::BackwardWeight);
-    for (index, action) in actions.iter().enumerate().filter(|(_, action)| completes(action.kind)) {
-        last[usize::from(action.chunk)] = index;
-    }
-    let mut runs = [None; 2];
-    actions
-        .iter()
-        .enumerate()
-        .map(|(index, action)| {
-            let chunk = usize::from(action.chunk);
-            let first = action.kind == ActionKind::Forward && !std::mem::replace(&mut seen[chunk], true);
-            let begins = action.kind != ActionKind::BackwardWeight
-                && runs[usize::from(action.kind != ActionKind::Forward)].replace(chunk) != Some(chunk);
-            let gathers = action.kind != ActionKind::BackwardWeight
-                && match gathering {
-                    Gathering::None => false,
-                    Gathering::Once => first,
-                    Gathering::EachRun => begins,
-                    Gathering::EachPass => true,
-                };
-            let reduces = completes(action.kind)
-                && match reducing {
-                    Reducing::Late => false,
-                    Reducing::Last => last[chunk] == index,
-                    Reducing::Every => true,
-                };
-            let bound = if first { BOUND } else { 0 };
-            (bound | if reduces { REDUCES } else { 0 }, gathers)
-        })
-        .collect()
-}
-
-fn entered(actions: &[Action]) -> Vec<u32> {
-    let mut chunks = Vec::new();
-    for action in actions {
-        if !chunks.contains(&u32::from(action.chunk)) {
-            chunks.push(u32::from(action.chunk));
-        }
-    }
-    chunks
-}
-
-/// The greatest numbers of micro-batches alive, two for each chunk: from the start of their forward pass to the end of their input
-/// gradient, and from there to the end of their weight gradient.
-fn peaks(actions: &[Action], chunks: usize) -> Vec<Vec<u32>> {
-    let mut found: Vec<Vec<u32>> = Vec::new();
-    let mut now = vec![0u32; 2 * chunks];
-    let mut ended: Vec<Action> = Vec::new();
-    for action in actions {
-        match action.kind {
-            ActionKind::Forward => {
-                now[2 * usize::from(action.chunk)] += 1;
-                if !found.iter().any(|known| known.iter().zip(&now).all(|(known, now)| known >= now)) {
-                    found.retain(|known| known.iter().zip(&now).any(|(known, now)| known > now));
-                    found.push(now.clone());
-                }
-            }
-            _ => ended.push(*action),
-        }
-        if !action.paired {
-            for ended in ended.drain(..) {
-                let whole = 2 * usize::from(ended.chunk);
-                match ended.kind {
-                    ActionKind::BackwardInput => {
-                        now[whole] -= 1;
-                        now[whole + 1] += 1;
-                    }
-                    ActionKind::BackwardWeight => now[whole + 1] -= 1,
-                    _ => now[whole] -= 1,
-                }
-            }
-        }
-    }
-    found
 }
 
 /// What is on its way: to whom, of which chunk and micro-batch, and whether it is a gradient.

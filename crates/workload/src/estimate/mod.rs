@@ -10,13 +10,23 @@
 //!
 //! Invariants: pure functions; the ranks of a stage do the same at the same time, so one stands for all; a rank's exchanges with
 //! its data-parallel peers queue behind one another beside its passes; messages of a rank in one direction leave one after the
-//! other. What is left out: that exchanges of different dimensions slow each other down where they meet on a link.
+//! other. Where exchanges of several pipeline ranks share a link they are followed over time ([`fluid`]); where parameters are gathered
+//! throughout a step, with all passes ([`crowded`]). What is left out: that exchanges of tensor, context and expert parallelism slow
+//! those of other ranks down where they meet on a link.
 //! Failure modes: those of the generator, for lists that do not fit.
 
 mod course;
+mod crowded;
+mod data;
+pub mod fluid;
+mod marks;
 pub mod pass;
 #[cfg(test)]
 mod tests;
 
-pub use course::{Course, Ends, Gathering, LANES, Lane, Reducing, Sheet, Side, Times};
+pub use course::{Course, Ends, LANES, Lane, Sheet, Side, Times};
+pub use crowded::Crowded;
+pub use data::Bucket;
+pub use fluid::{Class, Leaving, Of, Part, Shares, drained};
+pub use marks::{Gathering, Reducing};
 pub use pass::{StagePrice, Tolls, pair, price};

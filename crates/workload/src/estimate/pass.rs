@@ -9,16 +9,24 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, Span};
 
+use super::data::{Bucket, Stretch, add, alone, buckets, gather, reduction, reductions, stretches};
+use super::fluid::{Leaving, Part};
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
 use crate::generate::emit::share;
 use crate::generate::passes::{Compiler, Exchange, Pass, Step};
 use crate::generate::{ChunkWork, GenerateError, Layout, Reshard, Role, is_active};
 
-/// What exchanges take, alone on their links.
+/// What exchanges take.
 pub trait Tolls {
     /// Picoseconds of a collective of `role`'s groups over `bytes`, counted as [`CollectiveKind`] says; 0 in a group of one.
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64;
+
+    /// The same of data-parallel exchanges, alone on their links.
+    fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
+
+    /// Rates of an exchange of `role` and of a data-parallel one of the same rank while both are under way, 1 where they share no link.
+    fn beside(&self, role: Role) -> [f64; 2];
 }
 
 /// Prices of a stage's passes, in picoseconds.
@@ -28,21 +36,21 @@ pub struct StagePrice {
     pub passes: [f64; 4],
     /// The same where each gathers its parameters and, as it completes them, reduces its gradients.
     pub gathered: [f64; 4],
-    /// Of a forward pass and all that follows from it: for how long data-parallel exchanges go on then.
-    pub exchanging: f64,
     /// Computation in each of the four.
     pub computes: [f64; 4],
-    /// Of what is gathered once a step: how long a bucket takes, and what of the first forward pass comes after it.
-    pub gathers: Vec<(f64, f64)>,
+    /// What is gathered once a step.
+    pub gathers: Vec<Bucket>,
+    /// What leaves in the pass that completes the gradients (backward, or weight gradient), counted from the end of that pass.
+    pub leaving: [Vec<Leaving>; 2],
     /// From the start of the pass that completes the gradients (backward, or weight gradient) to the end of their exchange.
     pub reduced: [f64; 2],
-    /// What the exchange takes in all, and the part of it that goes on between replicas of the shards.
+    /// What the exchange takes in all.
     pub reduce: f64,
-    /// See [`Self::reduce`].
-    pub across: f64,
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
+    /// Of each pass.
+    pub(super) stretches: [Vec<Stretch>; 4],
 }
 
 impl StagePrice {
@@ -54,6 +62,10 @@ impl StagePrice {
         let more = |computes: f64| computes / speed - computes;
         for kind in 0..4 {
             let added = more(self.computes[kind]);
+            let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
+            for stretch in &mut self.stretches[kind] {
+                stretch.span *= longer;
+            }
             self.passes[kind] += added;
             // Gathers have as much more time beside it.
             self.gathered[kind] = self.passes[kind].max(self.gathered[kind]);
@@ -61,11 +73,14 @@ impl StagePrice {
         }
         let whole = self.passes[0];
         let scale = if whole > 0.0 { whole / (whole - more(self.computes[0] * speed)) } else { 1.0 };
-        for (_, after) in &mut self.gathers {
-            *after *= scale;
+        for bucket in &mut self.gathers {
+            bucket.after *= scale;
         }
         self.reduced[0] += more(self.computes[1] * speed);
         self.reduced[1] += more(self.computes[3] * speed);
+        for leaving in self.leaving.iter_mut().flatten() {
+            leaving.at /= speed;
+        }
     }
 }
 
@@ -114,16 +129,21 @@ pub fn price(
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
         if completes {
-            let (reduced, reduce, across) = reductions(layout, work, &walk.left, end, tolls);
+            let leaving = reductions(layout, work, &walk.left, end, tolls);
+            let (reduced, reduce) = alone(&leaving, end);
             found.reduced[usize::from(kind == 3)] = reduced;
-            (found.reduce, found.across) = (reduce, across);
+            found.reduce = reduce;
+            found.leaving[usize::from(kind == 3)] = leaving;
+        }
+        if layout.zero == 3 {
+            found.stretches[kind] = stretches(layout, work, &walk, end, tolls);
         }
         found.compiled[kind] = compiled;
     }
     found.gathered = found.passes;
     if layout.zero == 3 {
         let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
-        let (times, exchanging) = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
+        let times = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
         for &kind in kinds {
             if kind == 0 || layout.reshard != Reshard::Never {
                 found.gathered[kind] = times[kind];
@@ -133,7 +153,6 @@ pub fn price(
             // Rare among those that are split.
             found.gathered[1] = found.gathered[1].max(times[2] + times[3]);
         }
-        found.exchanging = exchanging;
     }
     Ok(found)
 }
@@ -159,89 +178,6 @@ pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls:
     }
     let ends = lanes.map(|lane| lane.end());
     ends[0].max(ends[1])
-}
-
-/// Buckets of parameters that a step gathers once: what each takes, and what of the pass that ends at `end` comes after it.
-fn buckets(
-    layout: &Layout,
-    work: &ChunkWork,
-    entered: &[(f64, SmallVec<[u32; 2]>)],
-    end: f64,
-    tolls: &dyn Tolls,
-) -> Vec<(f64, f64)> {
-    let mut found: Vec<(Bytes, Bytes, f64)> = Vec::new();
-    for (at, units) in entered {
-        let open = found.last().is_some_and(|(dense, expert, _)| *dense + *expert < layout.bucket_bytes);
-        if !open {
-            found.push((Bytes(0), Bytes(0), end - at));
-        }
-        let (dense, expert, _) = found.last_mut().expect("one is open");
-        for &unit in units {
-            *dense += size(&work.parameter_bytes, unit);
-            *expert += size(&work.expert_parameter_bytes, unit);
-        }
-    }
-    let toll = |(dense, expert, after): (Bytes, Bytes, f64)| (gather(dense, expert, tolls), after);
-    found.into_iter().map(toll).collect()
-}
-
-fn size(sizes: &[Bytes], unit: u32) -> Bytes {
-    sizes.get(unit as usize).copied().unwrap_or_default()
-}
-
-fn gather(dense: Bytes, expert: Bytes, tolls: &dyn Tolls) -> f64 {
-    tolls.toll(Role::Shard(0), CollectiveKind::AllGather, dense, None)
-        + tolls.toll(Role::ExpertShard(0), CollectiveKind::AllGather, expert, None)
-}
-
-/// What reducing a bucket takes inside replicas, and across them.
-fn reduction(layout: &Layout, dense: Bytes, expert: Bytes, tolls: &dyn Tolls) -> (f64, f64) {
-    let kind = if layout.zero == 0 { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
-    let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate);
-    let mut sums = (0.0, 0.0);
-    for (role, bytes, shards) in
-        [(Role::Shard(0), dense, replicas * u64::from(layout.ep)), (Role::ExpertShard(0), expert, replicas)]
-    {
-        sums.0 += tolls.toll(role, kind, bytes, None);
-        if layout.replicate > 1 && bytes.0 > 0 {
-            let shard = Bytes(bytes.0.div_ceil(shards.max(1)));
-            sums.1 += tolls.toll(Role::Replicate, CollectiveKind::AllReduce, shard, None);
-        }
-    }
-    sums
-}
-
-/// When the last gradients are reduced that leave at `left`, from the start of a pass that ends at `end`, and what that takes in all.
-fn reductions(
-    layout: &Layout,
-    work: &ChunkWork,
-    left: &[(f64, SmallVec<[u32; 2]>)],
-    end: f64,
-    tolls: &dyn Tolls,
-) -> (f64, f64, f64) {
-    let mut buckets: Vec<(f64, Bytes, Bytes)> = Vec::new();
-    let (mut dense, mut expert) = (Bytes(0), Bytes(0));
-    for (at, units) in left {
-        for &unit in units {
-            dense += size(&work.gradient_bytes, unit);
-            expert += size(&work.expert_gradient_bytes, unit);
-        }
-        let full = layout.overlap_gradients && (layout.zero == 3 || dense + expert >= layout.bucket_bytes);
-        if full && (dense + expert).0 > 0 {
-            buckets.push((*at, std::mem::take(&mut dense), std::mem::take(&mut expert)));
-        }
-    }
-    if (dense + expert).0 > 0 {
-        buckets.push((end, dense, expert));
-    }
-    let (mut inside, mut across, mut all) = (0.0f64, 0.0f64, (0.0, 0.0));
-    for (at, dense, expert) in buckets {
-        let (own, other) = reduction(layout, dense, expert, tolls);
-        inside = inside.max(at) + own;
-        across = across.max(inside) + other;
-        all = (all.0 + own, all.1 + other);
-    }
-    (inside.max(across), all.0.max(all.1), all.1)
 }
 
 /// A group's exchanges queue behind one another.
@@ -272,25 +208,34 @@ struct Shared<'a> {
     /// End of the host's last launch.
     host: f64,
     blocking: bool,
+    /// For how long passes have stood still for exchanges of tensor, context and expert parallelism.
+    inside: [f64; 3],
 }
 
 /// A pass under way.
 #[derive(Default)]
 struct Lane {
     at: f64,
-    issued: SmallVec<[(u32, f64); 4]>,
+    issued: SmallVec<[(u32, f64, Role); 4]>,
     launched: f64,
 }
 
 impl Lane {
     fn end(&self) -> f64 {
-        self.issued.iter().map(|&(_, end)| end).fold(self.at.max(self.launched), f64::max)
+        self.issued.iter().map(|&(_, end, _)| end).fold(self.at.max(self.launched), f64::max)
     }
 }
 
 impl<'a> Shared<'a> {
     fn new(layout: &Layout, tolls: &'a dyn Tolls) -> Self {
-        Self { tolls, compute: 0.0, chains: Chains::default(), host: 0.0, blocking: layout.blocking_exchange }
+        Self {
+            tolls,
+            compute: 0.0,
+            chains: Chains::default(),
+            host: 0.0,
+            blocking: layout.blocking_exchange,
+            inside: [0.0; 3],
+        }
     }
 
     fn exchange(&mut self, exchange: &Exchange, bytes: Bytes, from: f64) -> f64 {
@@ -298,6 +243,16 @@ impl<'a> Shared<'a> {
         let chain = self.chains.of(exchange.role);
         *chain = chain.max(from) + toll;
         *chain
+    }
+
+    fn stood(&mut self, role: Role, span: f64) {
+        let place = match role {
+            Role::Tp => 0,
+            Role::Cp => 1,
+            Role::Ep => 2,
+            _ => return,
+        };
+        self.inside[place] += span.max(0.0);
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
@@ -308,15 +263,21 @@ impl<'a> Shared<'a> {
     fn step(&mut self, lane: &mut Lane, step: &Step) {
         match step {
             Step::Calc { duration, .. } => self.calc(lane, *duration),
-            Step::Inline(exchange) => lane.at = self.exchange(exchange, exchange.bytes, lane.at),
+            Step::Inline(exchange) => {
+                let end = self.exchange(exchange, exchange.bytes, lane.at);
+                self.stood(exchange.role, end - lane.at);
+                lane.at = end;
+            }
             Step::Split { before, duration, after, .. } => self.split(lane, *before, *duration, *after),
             Step::Issue(id, exchange) => {
                 let end = self.exchange(exchange, exchange.bytes, lane.at);
-                lane.issued.push((*id, end));
+                lane.issued.push((*id, end, exchange.role));
             }
             Step::Wait(id) => {
-                if let Some(position) = lane.issued.iter().position(|(known, _)| known == id) {
-                    lane.at = lane.at.max(lane.issued.remove(position).1);
+                if let Some(position) = lane.issued.iter().position(|(known, ..)| known == id) {
+                    let (_, end, role) = lane.issued.remove(position);
+                    self.stood(role, end - lane.at);
+                    lane.at = lane.at.max(end);
                 }
             }
             Step::Launch { span, waits } => {
@@ -350,7 +311,11 @@ impl<'a> Shared<'a> {
         for part in 0..parts {
             if !incoming.is_empty() {
                 let needed = ((part + 1) * incoming.len() as u32).div_ceil(parts) - 1;
-                lane.at = lane.at.max(incoming[needed as usize]);
+                let came = incoming[needed as usize];
+                if let Some((exchange, _)) = before {
+                    self.stood(exchange.role, came - lane.at);
+                }
+                lane.at = lane.at.max(came);
             }
             self.calc(lane, Span(share(duration.0, part, parts)));
             if let Some((exchange, chunks)) = after {
@@ -361,18 +326,23 @@ impl<'a> Shared<'a> {
                 }
             }
         }
+        if let Some((end, (exchange, _))) = sent.zip(after) {
+            self.stood(exchange.role, end - lane.at);
+        }
         lane.at = sent.unwrap_or(lane.at);
     }
 }
 
 /// A pass walked alone.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     work: &'a ChunkWork,
     shared: Shared<'a>,
     lane: Lane,
     /// Where units are entered, and left.
-    entered: Vec<(f64, SmallVec<[u32; 2]>)>,
-    left: Vec<(f64, SmallVec<[u32; 2]>)>,
+    pub entered: Vec<(f64, SmallVec<[u32; 2]>)>,
+    pub left: Vec<(f64, SmallVec<[u32; 2]>)>,
+    /// At each of these: for how long exchanges had made it stand still.
+    pub inside: [Vec<[f64; 3]>; 2],
 }
 
 /// Rounds of passes walked in a row, and how many of the last count: what one fetches for the next has then settled.
@@ -381,6 +351,11 @@ const IN_A_ROW: usize = 4;
 const COUNTED: usize = 2;
 
 impl<'a> Walk<'a> {
+    /// For how long exchanges have made it stand still.
+    pub(super) fn stood(&self) -> [f64; 3] {
+        self.shared.inside
+    }
+
     fn new(layout: &Layout, work: &'a ChunkWork, tolls: &'a dyn Tolls) -> Self {
         Self {
             work,
@@ -388,6 +363,7 @@ impl<'a> Walk<'a> {
             lane: Lane::default(),
             entered: Vec::new(),
             left: Vec::new(),
+            inside: [Vec::new(), Vec::new()],
         }
     }
 
@@ -395,8 +371,14 @@ impl<'a> Walk<'a> {
     fn pass(&mut self, pass: &Pass) -> f64 {
         for step in &pass.steps {
             match step {
-                Step::Enter(units) => self.entered.push((self.lane.at, units.clone())),
-                Step::Leave(units) => self.left.push((self.lane.at, units.clone())),
+                Step::Enter(units) => {
+                    self.entered.push((self.lane.at, units.clone()));
+                    self.inside[0].push(self.shared.inside);
+                }
+                Step::Leave(units) => {
+                    self.left.push((self.lane.at, units.clone()));
+                    self.inside[1].push(self.shared.inside);
+                }
                 _ => self.shared.step(&mut self.lane, step),
             }
         }
@@ -404,24 +386,23 @@ impl<'a> Walk<'a> {
     }
 
     /// What the passes of `kinds` take one after the other, again and again, where each gathers its parameters, and those that complete
-    /// gradients reduce them if all do; and for how long exchanges go on in a round of them.
-    fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> ([f64; 4], f64) {
+    /// gradients reduce them if all do.
+    fn steady(mut self, passes: &[Pass; 4], kinds: &[usize], layout: &Layout) -> [f64; 4] {
         let tolls = self.shared.tolls;
-        let weigh = |units: &[u32], dense: &[Bytes], expert: &[Bytes]| {
-            units
-                .iter()
-                .fold((Bytes(0), Bytes(0)), |(a, b), &unit| (a + size(dense, unit), b + size(expert, unit)))
+        let weigh = |units: &[u32], sizes: [&[Bytes]; 2]| {
+            let mut bytes = [Bytes(0); 2];
+            add(&mut bytes, units, sizes);
+            bytes
         };
+        let sum = |parts: [Part; 2]| parts[0].alone() + parts[1].alone();
         let work = self.work;
         let mut entries: Vec<f64> = Vec::new();
-        let mut exchanging = 0.0;
         for &kind in kinds {
             for step in &passes[kind].steps {
                 match step {
                     Step::Enter(units) if kind < 3 => {
-                        let (dense, expert) =
-                            weigh(units, &work.parameter_bytes, &work.expert_parameter_bytes);
-                        entries.push(gather(dense, expert, tolls));
+                        let bytes = weigh(units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+                        entries.push(sum(gather(bytes, tolls)));
                     }
                     _ => {}
                 }
@@ -447,12 +428,11 @@ impl<'a> Walk<'a> {
                             entry += 1;
                         }
                         Step::Leave(units) if reduces => {
-                            let (dense, expert) =
-                                weigh(units, &work.gradient_bytes, &work.expert_gradient_bytes);
+                            let bytes = weigh(units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
                             // What goes on between replicas takes the same NICs.
-                            let (inside, across) = reduction(layout, dense, expert, tolls);
+                            let leaving = reduction(layout, bytes, 0.0, tolls);
+                            let (inside, across) = (sum(leaving.parts), sum(leaving.across));
                             chain = chain.max(self.lane.at) + inside + across;
-                            exchanging += (inside + across) / IN_A_ROW as f64;
                         }
                         Step::Enter(_) | Step::Leave(_) => {}
                         _ => self.shared.step(&mut self.lane, step),
@@ -464,6 +444,6 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        (times, exchanging + entries.iter().sum::<f64>())
+        times
     }
 }

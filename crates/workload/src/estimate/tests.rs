@@ -2,6 +2,7 @@
 
 use windtunnel_kernel::Span;
 
+use super::data::{Meeting, Point, Stretch};
 use super::*;
 use crate::schedules::timed::execute;
 use crate::schedules::{ActionKind, Costs, Schedule, ScheduleName, ScheduleSettings};
@@ -134,4 +135,56 @@ fn gradients_queue_behind_passes_and_gathers_bound_the_first() {
     sheet.stage(0, 0, 0, &slow);
     // 50 + 70, then 60 more.
     assert_eq!(every.run(&sheet, 1)[0].reduced[0], 180.0);
+}
+
+/// A stage whose passes gather `gather` before they compute for `forward` and `backward`; the second reduces `reduce`.
+fn gathering(gather: f64, forward: f64, backward: f64, reduce: f64) -> StagePrice {
+    let part = |work| Part { latency: 0.0, work };
+    let then = |span, then| Stretch { span, meeting: Meeting::default(), then };
+    let enter = then(0.0, Point::Enter([part(gather), Part::default()]));
+    let leave = Point::Leave(Leaving { parts: [part(reduce), Part::default()], ..Leaving::default() });
+    let stretches = [
+        vec![enter, then(forward, Point::End)],
+        vec![enter, then(backward, leave), then(0.0, Point::End)],
+        Vec::new(),
+        Vec::new(),
+    ];
+    StagePrice { stretches, ..StagePrice::default() }
+}
+
+/// The ends of a step of `ranks` with one chunk each, whose shards all share one link.
+fn followed(name: ScheduleName, ranks: u32, microbatches: u32, stage: &StagePrice) -> Ends {
+    let schedule = all(name, None, ranks, microbatches).unwrap();
+    let mut classes = vec![Class::default(); Of::ALL.len() * ranks as usize];
+    for class in &mut classes[..ranks as usize] {
+        *class = Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0)] };
+    }
+    let crowded = Crowded {
+        schedule: &schedule,
+        gathering: Gathering::EachPass,
+        reducing: Reducing::Every,
+        prefetch: 1,
+        prices: &vec![stage; ranks as usize],
+        sides: &vec![[Part::default(); 2]; ranks as usize],
+        shares: &Shares::new(ranks, &classes),
+    };
+    crowded.run()
+}
+
+#[test]
+fn gathers_go_one_ahead_and_reductions_queue_among_them() {
+    let stage = gathering(30.0, 20.0, 40.0, 10.0);
+    let ends = followed(ScheduleName::OneForwardOneBackward, 1, 2, &stage);
+    // Gathers to 30 and 60; F to 50; a third from 60 to 90; B from 60 to 100; its reduction to 110 and the fourth gather to 140;
+    // F to 120; B from 140 to 180, and its reduction.
+    assert_eq!((ends.passes[0], ends.reduced[0], ends.waited[0]), (180.0, 190.0, 60.0));
+}
+
+#[test]
+fn ranks_share_a_link_for_their_gathers() {
+    let stage = gathering(100.0, 10.0, 20.0, 0.0);
+    let ends = followed(ScheduleName::Gpipe, 2, 1, &stage);
+    // Both ask for two gathers at once: the first of each ends at 200, the second at 400.
+    assert_eq!(ends.passes, [440.0, 420.0]);
+    assert_eq!(ends.waited, [200.0, 180.0]);
 }

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 SYSTEM = "megascale-a100"
-MOST_GPUS = 3072
-"""Rows of more are left out: the board has to end in minutes."""
 LEFT_OUT = {
     "megascale_t2_MegaScale_": "parallel blocks, attention in a window and LAMB are not modelled",
     "megascale_moe_t3_": "the paper does not print the model's shape",
@@ -39,8 +37,6 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
     for record in records(path, "megascale_t2_Megatron-LM_", "iteration_time_s"):
         if system is None:
             table.exclude(f"no file of system `{SYSTEM}`")
-        elif int(record["hardware"]["gpus"]) > MOST_GPUS:
-            table.exclude(f"more than {MOST_GPUS:,} GPUs: a row takes ten minutes and more")
         else:
             table.add(_row(record, system))
     return table

@@ -12,14 +12,11 @@ use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::Dimension;
-use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
-use windtunnel_workload::estimate::{
-    Course, Ends, Gathering, LANES, Reducing, Sheet, StagePrice, Times, Tolls, pair, price,
-};
-use windtunnel_workload::generate::{ChunkWork, Clip, Layout, Reshard, Role, with_costs};
-use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Resident, Training};
+use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
+use windtunnel_workload::generate::{ChunkWork, Layout, with_costs};
+use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training};
 use windtunnel_workload::schedules::flexible::default_run_length;
 use windtunnel_workload::schedules::{
     Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
@@ -33,24 +30,16 @@ use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
-use super::tariff::{Rates, Tariffs, Ways};
+use super::laid::{CourseKey, Laid, Layers, exchanges, layers_of};
+use super::tariff::{Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
-
-/// Bytes of the norm of a gradient.
-const NORM: Bytes = Bytes(4);
-
-/// A chunk's layers as far as its price depends on them: how many, of which kinds, and which ends of the model.
-type Layers = (u32, u64, bool, bool);
 
 /// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch.
 type WorkKey = (u32, u32, u32, u32, u64, Layers);
 
 /// What depends on the layout's sizes alone: tp, cp, ep, pp, dp, replicate, order, two directions.
 type GridKey = ([u32; 6], String, bool);
-
-/// A course by its schedule, pipeline ranks, micro-batches, and what it gathers and reduces.
-type CourseKey = (String, u32, u32, Gathering, Reducing);
 
 /// Prices of a job's layouts.
 pub struct Estimator {
@@ -70,24 +59,8 @@ pub struct Estimator {
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
     courses: FxHashMap<CourseKey, Rc<Course>>,
-}
-
-/// A layout that fits its model, with the prices of its stages.
-struct Laid {
-    layout: Layout,
-    training: Training,
-    chunks: Vec<Chunk>,
-    /// By stage.
-    prices: Vec<Rc<StagePrice>>,
-    optimisers: Vec<f64>,
-    placement: Placement,
-    tariffs: Rc<Tariffs>,
-    keys: Vec<CourseKey>,
-    /// Rounds by which the step is longer than the first course; the second is one longer.
-    rounds: f64,
-    tokens: u64,
-    flops: f64,
-    peak: f64,
+    /// Of steps that are followed.
+    schedules: FxHashMap<CourseKey, Rc<Schedule>>,
 }
 
 impl Estimator {
@@ -156,6 +129,7 @@ impl Estimator {
             works: FxHashMap::default(),
             tariffs: FxHashMap::default(),
             courses: FxHashMap::default(),
+            schedules: FxHashMap::default(),
         })
     }
 
@@ -179,6 +153,9 @@ impl Estimator {
             .map(|laid| laid.iter().flat_map(|laid| laid.keys.iter().map(order_of)).collect())
             .collect();
         for (at, keys) in ordered.iter().enumerate() {
+            if laid[at].as_ref().is_some_and(Laid::is_followed) {
+                continue;
+            }
             for (part, key) in keys.iter().enumerate() {
                 groups.entry(key).or_default().push((at, part));
             }
@@ -187,6 +164,12 @@ impl Estimator {
             .iter()
             .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
             .collect();
+        for (laid, ends) in laid.iter().zip(&mut ends) {
+            let Some(laid) = laid.as_ref().filter(|laid| laid.is_followed()) else { continue };
+            for (key, ends) in laid.keys.iter().zip(ends) {
+                *ends = laid.follow(&self.schedules[key]);
+            }
+        }
         for members in groups.values() {
             let (first, part) = members[0];
             let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
@@ -324,7 +307,6 @@ impl Estimator {
             whole: !layout.schedule.name.splits_backward(),
             split: layout.schedule.name.splits_backward() || layout.schedule.name.overlaps(),
         };
-        let crowd = tariffs.crowd();
         let mut own: FxHashMap<Layers, (Rc<StagePrice>, f64)> = FxHashMap::default();
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
@@ -336,22 +318,8 @@ impl Estimator {
             )]
             if !own.contains_key(&layers) {
                 let work = self.work(number, &layout, &training, &model, chunk);
-                let at = |together| {
-                    let rates = Rates { tariffs: &tariffs, sharded: layout.zero == 3, together };
-                    price(&layout, stage as u32, &work, runs, &rates)
-                        .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))
-                };
-                let mut found = at(0.0)?;
-                if layout.zero == 3 && crowd > 1.01 {
-                    // Of all pipeline ranks as many exchange at once as each does so of its time.
-                    let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
-                    let round: f64 = kinds.iter().map(|&kind| found.gathered[kind]).sum();
-                    let busy = if round > 0.0 { (found.exchanging / round).min(1.0) } else { 0.0 };
-                    let together = ((crowd * busy - 1.0) / (crowd - 1.0)).clamp(0.0, 1.0);
-                    if together > 0.0 {
-                        found = at(together)?;
-                    }
-                }
+                let mut found = price(&layout, stage as u32, &work, runs, &*tariffs)
+                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
                 found.slow(self.speed);
                 let optimiser = training.optimiser(chunk, &model).0 as f64 / self.speed;
                 own.insert(layers, (Rc::new(found), optimiser));
@@ -419,6 +387,9 @@ impl Estimator {
             if !self.courses.contains_key(&key) {
                 let built = Schedule::new(&schedule, layout.pp, microbatches).map_err(refused)?;
                 self.courses.insert(key.clone(), Rc::new(Course::new(&built, gathering, reducing)));
+                if gathering != Gathering::None {
+                    self.schedules.insert(key.clone(), Rc::new(built));
+                }
             }
             keys.push(key);
         }
@@ -455,13 +426,6 @@ fn order_of(key: &CourseKey) -> CourseKeyOrder {
     (key.0.clone(), key.1, key.2, key.3 as u8, key.4 as u8)
 }
 
-fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
-    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
-        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
-    });
-    (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
-}
-
 /// Whether the order of passes depends on the run length.
 fn has_runs(schedule: &ScheduleSettings) -> bool {
     schedule.chunks() > 1
@@ -482,268 +446,4 @@ fn settle(layout: &Layout) -> (u32, f64) {
     let (all, round) = (layout.microbatches, round(layout));
     let few = all % round + round * (4 * layout.pp).div_ceil(round).max(2);
     if all <= few + 2 * round { (all, 0.0) } else { (few, f64::from(all - few) / f64::from(round)) }
-}
-
-/// What goes on beside the passes of a step.
-fn exchanges(layout: &Layout) -> (Gathering, Reducing) {
-    let gathering = match (layout.zero, layout.reshard) {
-        (3, Reshard::Never) => Gathering::Once,
-        (3, Reshard::PerRun) => Gathering::EachRun,
-        (3, Reshard::PerPass) => Gathering::EachPass,
-        _ => Gathering::None,
-    };
-    let reducing = match () {
-        () if !layout.overlap_gradients => Reducing::Late,
-        () if layout.reduces_always() => Reducing::Every,
-        () => Reducing::Last,
-    };
-    (gathering, reducing)
-}
-
-impl Laid {
-    fn stage(&self, rank: u32, chunk: u32) -> usize {
-        self.placement.stage(rank, chunk as u16) as usize
-    }
-
-    /// Writes its prices into `lane` of `sheet`.
-    fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
-        let split = self.layout.schedule.name.splits_backward();
-        let gathering = exchanges(&self.layout).0;
-        let rates = Rates { tariffs: &self.tariffs, sharded: self.layout.zero == 3, together: 0.0 };
-        for rank in 0..course.ranks() {
-            let mut gathered = 0.0;
-            for &chunk in course.entered(rank) {
-                let found = &self.prices[self.stage(rank, chunk)];
-                let mut bound = 0.0f64;
-                for (toll, after) in &found.gathers {
-                    gathered += toll;
-                    bound = bound.max(gathered + after);
-                }
-                let other = if course.chunks() > 1 { 1 - chunk.min(1) } else { chunk };
-                let paired = if self.layout.schedule.name.overlaps() {
-                    pair(&self.layout, found, &self.prices[self.stage(rank, other)], &rates)
-                } else {
-                    0.0
-                };
-                let [forward, backward, input, weight] = found.gathered;
-                let mut passes = found.passes;
-                if gathering == Gathering::EachPass {
-                    passes[3] = weight;
-                }
-                let times = Times {
-                    passes,
-                    gathered: [forward, backward, input],
-                    pair: paired,
-                    bound,
-                    reduced: found.reduced[usize::from(split)],
-                    reduce: found.reduce,
-                };
-                sheet.stage(lane, rank, chunk, &times);
-            }
-            let [up, down] = self.tariffs.sides(rank, self.prices[0].send);
-            sheet.sides(lane, rank, up, down);
-        }
-    }
-
-    fn answer(&self, course: &Course, ends: &[Ends], answer: &mut Answer) {
-        let first = self.finish(course, &ends[0]);
-        let whole = match ends.get(1) {
-            Some(second) => first + self.rounds * (self.finish(course, second) - first),
-            None => first,
-        };
-        let chunks = 0..course.chunks();
-        let split = self.layout.schedule.name.splits_backward();
-        let kinds: &[usize] = if split { &[0, 2, 3] } else { &[0, 1] };
-        let batches = f64::from(self.layout.microbatches);
-        let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
-        let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
-            let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
-            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
-                * batches
-                * share
-        };
-        let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
-        let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
-        let compute = computes(busiest);
-        let passes = of(busiest, &|found, kind| found.passes[kind]);
-        let gathering = exchanges(&self.layout).0;
-        let waits = of(busiest, &|found, kind| {
-            if gathering == Gathering::EachPass { found.gathered[kind] - found.passes[kind] } else { 0.0 }
-        });
-        let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
-        let after = (first - last).max(0.0);
-        let seconds = 1e-12;
-        answer.iteration_s = Some(whole * seconds);
-        answer.compute_s = compute * seconds;
-        answer.inside_s = (passes - compute).max(0.0) * seconds;
-        answer.data_s = (waits + after) * seconds;
-        answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
-        answer.memory_bytes = self.memory(course).0;
-        answer.micro_batches = self.layout.microbatches;
-        answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };
-        answer.tokens_per_s = self.tokens as f64 / (whole * seconds);
-    }
-
-    /// The end of a step whose passes ended at `ends`.
-    fn finish(&self, course: &Course, ends: &Ends) -> f64 {
-        let layout = &self.layout;
-        let rates = Rates { tariffs: &self.tariffs, sharded: layout.zero == 3, together: 0.0 };
-        let ranks = course.ranks();
-        let reduce = |rank: u32| -> f64 {
-            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
-        };
-        let late = !layout.overlap_gradients;
-        let mut last: Vec<f64> = (0..ranks)
-            .map(|rank| {
-                let (passes, reduced) = (ends.passes[rank as usize], ends.reduced[rank as usize]);
-                if late { passes + reduce(rank) } else { passes.max(reduced) }
-            })
-            .collect();
-        let crowd = self.tariffs.crowd();
-        if crowd > 1.01 && layout.zero < 3 {
-            // What stays inside a replica has its links for itself.
-            let work = |rank: u32, chunk: u32| {
-                let found = &self.prices[self.stage(rank, chunk)];
-                if layout.replicate > 1 { found.across } else { found.reduce }
-            };
-            let queues: Vec<Vec<(f64, f64)>> = (0..ranks)
-                .map(|rank| {
-                    let chunks = 0..course.chunks();
-                    let mut queue: Vec<(f64, f64)> = chunks
-                        .map(|chunk| {
-                            let left = ends.left[(rank * course.chunks() + chunk) as usize];
-                            let from = if late { ends.passes[rank as usize] } else { left };
-                            // Inside replicas it has begun before.
-                            let found = &self.prices[self.stage(rank, chunk)];
-                            (
-                                from.max(0.0) + found.reduce - work(rank, chunk).min(found.reduce),
-                                work(rank, chunk),
-                            )
-                        })
-                        .collect();
-                    queue.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    queue
-                })
-                .collect();
-            for (last, end) in last.iter_mut().zip(shared(&queues, crowd)) {
-                *last = last.max(end);
-            }
-        }
-        if let Some(bytes) = layout.tied_embedding
-            && ranks > 1
-            && self.placement.shape == Shape::Loop
-        {
-            let both = last[0].max(last[ranks as usize - 1]);
-            let end = both + rates.toll(Role::Tied, CollectiveKind::AllReduce, bytes, None);
-            last[0] = end;
-            last[ranks as usize - 1] = end;
-        }
-        let toll = |role| rates.toll(role, CollectiveKind::AllReduce, NORM, None);
-        match layout.clip {
-            Clip::Off => {}
-            Clip::World => {
-                let latest = last.iter().copied().fold(0.0, f64::max);
-                last.fill(latest + toll(Role::World));
-            }
-            Clip::PerAxis => {
-                let latest = last.iter().copied().fold(0.0, f64::max);
-                let data = if layout.zero > 0 { toll(Role::Shard(0)) } else { 0.0 };
-                last.fill(latest + toll(Role::Tp) + toll(Role::Pp) + data);
-            }
-        }
-        (0..ranks)
-            .map(|rank| {
-                let step: f64 =
-                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
-                last[rank as usize] + step
-            })
-            .fold(0.0, f64::max)
-    }
-
-    /// Bytes of the fullest pipeline rank.
-    fn memory(&self, course: &Course) -> Bytes {
-        let sharding = Transformer::sharding(&self.layout);
-        let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
-        let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
-        let mut fullest = Bytes(0);
-        for rank in 0..course.ranks() {
-            let held: Vec<&Chunk> =
-                (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
-            let layers: Vec<Layers> =
-                held.iter().map(|chunk| layers_of(&self.training.architecture, chunk)).collect();
-            let sizes: (Vec<u64>, Vec<u64>) = held
-                .iter()
-                .zip(&layers)
-                .map(|(chunk, layers)| {
-                    *known.entry(*layers).or_insert_with(|| {
-                        let whole = self.training.chunk_activation_bytes(chunk).0;
-                        (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
-                    })
-                })
-                .unzip();
-            let state = *same.entry(layers).or_insert_with(|| {
-                let resident: Vec<Resident> =
-                    held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
-                self.training.memory(&resident, &sharding).total()
-            });
-            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes.0, &sizes.1)));
-        }
-        fullest
-    }
-}
-
-/// When queues end whose tasks (arrival, work) go one after the other, on links that carry one queue as fast as its work says and
-/// all of them at once `crowd` times slower.
-fn shared(queues: &[Vec<(f64, f64)>], crowd: f64) -> Vec<f64> {
-    let all = queues.len() as f64;
-    let mut next = vec![0usize; queues.len()];
-    let mut left: Vec<f64> = queues.iter().map(|queue| queue.first().map_or(0.0, |task| task.1)).collect();
-    let mut ends = vec![0.0f64; queues.len()];
-    let mut now = 0.0f64;
-    loop {
-        let arrival = |at: usize| queues[at].get(next[at]).map(|task| task.0);
-        let active: Vec<usize> =
-            (0..queues.len()).filter(|&at| arrival(at).is_some_and(|arrival| arrival <= now)).collect();
-        let coming =
-            (0..queues.len()).filter_map(arrival).filter(|&at| at > now).fold(f64::INFINITY, f64::min);
-        if active.is_empty() {
-            if coming.is_infinite() {
-                return ends;
-            }
-            now = coming;
-            continue;
-        }
-        let rate = (all / (crowd * active.len() as f64)).min(1.0);
-        let soonest = active.iter().map(|&at| now + left[at] / rate).fold(f64::INFINITY, f64::min);
-        let until = soonest.min(coming);
-        for &at in &active {
-            if now + left[at] / rate <= until {
-                ends[at] = until;
-                next[at] += 1;
-                left[at] = queues[at].get(next[at]).map_or(0.0, |task| task.1);
-            } else {
-                left[at] -= (until - now) * rate;
-            }
-        }
-        now = until;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shared;
-
-    #[test]
-    fn queues_share_what_all_of_them_have() {
-        let of = |tasks: &[&[(f64, f64)]], crowd| {
-            shared(&tasks.iter().map(|queue| queue.to_vec()).collect::<Vec<_>>(), crowd)
-        };
-        // Alone each takes its work; two at once on links for one take twice as long.
-        assert_eq!(of(&[&[(0.0, 10.0)], &[(20.0, 10.0)]], 2.0), [10.0, 30.0]);
-        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 2.0), [20.0, 20.0]);
-        assert_eq!(of(&[&[(0.0, 10.0)], &[(5.0, 10.0)]], 2.0), [15.0, 20.0]);
-        assert_eq!(of(&[&[(0.0, 10.0)], &[(0.0, 10.0)]], 1.0), [10.0, 10.0]);
-        // The second task of a queue waits for the first, and for its own arrival.
-        assert_eq!(of(&[&[(0.0, 10.0), (5.0, 10.0), (50.0, 1.0)]], 1.0), [51.0]);
-    }
 }

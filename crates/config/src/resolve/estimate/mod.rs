@@ -10,6 +10,7 @@
 //! Failure modes: `InputError` for the scenario; a choice that does not fit is an answer with its reason.
 
 mod choice;
+mod laid;
 mod layouts;
 mod tariff;
 

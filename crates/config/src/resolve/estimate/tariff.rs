@@ -14,7 +14,7 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::dispatcher::Routing;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Plan};
-use windtunnel_workload::estimate::{Side, Tolls};
+use windtunnel_workload::estimate::{Class, Of, Part, Shares, Side, Tolls};
 use windtunnel_workload::generate::{Coordinates, Grid, Groups, Layout, Role};
 use windtunnel_workload::schedules::Placement;
 
@@ -52,11 +52,31 @@ struct Load {
     links: FxHashMap<u32, f64>,
     latency: f64,
     weight: f64,
+    heaviest: f64,
     longest: f64,
     class: Option<PathClass>,
 }
 
 impl Load {
+    /// What of it each link is busy with, in picoseconds for a bit, as a class that takes `bit` for one.
+    fn class(&self, ways: &Ways<'_>, bit: f64) -> Class {
+        let busy = |(&link, load): (&u32, &f64)| (link, load / ways.rate(LinkId(link)) * 1e12);
+        let links = self.links.iter().map(busy).collect();
+        Class { bit, flow: 1.0 / self.heaviest.max(f64::MIN_POSITIVE), links }
+    }
+
+    /// Adds what another has.
+    #[expect(clippy::iter_over_hash_type, reason = "each goes to its own sum")]
+    fn join(&mut self, other: &Self) {
+        for (&link, load) in &other.links {
+            *self.links.entry(link).or_default() += load;
+        }
+        self.latency += other.latency;
+        self.weight += other.weight;
+        self.longest = self.longest.max(other.longest);
+        self.class = self.class.max(other.class);
+    }
+
     fn edge(
         &mut self,
         ways: &Ways<'_>,
@@ -69,6 +89,7 @@ impl Load {
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);
         self.weight += weight;
+        self.heaviest = self.heaviest.max(weight);
         self.class = self.class.max(Some(route.class));
         for &(link, share) in &route.links {
             *self.links.entry(link.0).or_default() += share * weight;
@@ -103,7 +124,7 @@ pub(super) struct Tariff {
     /// Of exchanges between all members, likewise.
     pairs: [f64; 2],
     mtu: (u64, u64),
-    known: RefCell<FxHashMap<Asked, [f64; 2]>>,
+    known: RefCell<FxHashMap<Asked, [Part; 2]>>,
 }
 
 /// A collective, its bytes and the routing of its tokens.
@@ -111,9 +132,9 @@ type Asked = (CollectiveKind, u64, Option<Routing>);
 
 impl Tariff {
     /// Times of a collective: beside those of its own pipeline rank, and beside all.
-    fn times(&self, kind: CollectiveKind, bytes: u64, routing: Option<Routing>) -> [f64; 2] {
+    fn times(&self, kind: CollectiveKind, bytes: u64, routing: Option<Routing>) -> [Part; 2] {
         if self.n < 2 || bytes == 0 {
-            return [0.0; 2];
+            return [Part::default(); 2];
         }
         if let Some(&known) = self.known.borrow().get(&(kind, bytes, routing)) {
             return known;
@@ -123,7 +144,7 @@ impl Tariff {
         found
     }
 
-    fn computed(&self, kind: CollectiveKind, bytes: u64, routing: Option<Routing>) -> [f64; 2] {
+    fn computed(&self, kind: CollectiveKind, bytes: u64, routing: Option<Routing>) -> [Part; 2] {
         let spec = CollectiveSpec {
             domain: self.domain,
             library: self.library.clone(),
@@ -140,14 +161,14 @@ impl Tariff {
                 Algorithm::Direct => (cost.edge, self.pairs),
                 _ => (cost.edge, self.ring),
             };
-            let before = (cost.before.0 as f64).max(self.latency);
-            return rates.map(|rate| before + wire(payload) * rate);
+            let latency = (cost.before.0 as f64).max(self.latency);
+            return rates.map(|rate| Part { latency, work: wire(payload) * rate });
         }
         // By steps that nobody has closed: as a ring, and two levels of it where there are two.
-        let Ok(plan) = Plan::new(&spec, self.n) else { return [0.0; 2] };
+        let Ok(plan) = Plan::new(&spec, self.n) else { return [Part::default(); 2] };
         if let Some(coupled) = plan.coupled() {
-            let steps = f64::from(coupled.steps) * self.latency;
-            return self.ring.map(|rate| steps + wire(coupled.bytes) * rate);
+            let latency = f64::from(coupled.steps) * self.latency;
+            return self.ring.map(|rate| Part { latency, work: wire(coupled.bytes) * rate });
         }
         let rounds = f64::from(plan.rounds(0)) / f64::from(plan.depth(0).max(1));
         let sent = match kind {
@@ -156,7 +177,7 @@ impl Tariff {
         };
         let rates = if plan.is_exchange() { self.pairs } else { self.ring };
         let sent = if plan.is_exchange() { bytes / u64::from(self.n) } else { sent };
-        rates.map(|rate| rounds * self.latency + wire(sent) * rate)
+        rates.map(|rate| Part { latency: rounds * self.latency, work: wire(sent) * rate })
     }
 }
 
@@ -167,34 +188,33 @@ pub(super) struct Tariffs {
     /// By pipeline rank: messages to the one after and to the one before, picoseconds a bit, latency, class.
     sides: Vec<[(f64, f64, PathClass); 2]>,
     mtu: (u64, u64),
+    /// How exchanges of pipeline ranks share links.
+    pub shares: Shares,
+    /// Rates of exchanges inside passes and of data-parallel ones while both go on, by role.
+    beside: FxHashMap<Role, [f64; 2]>,
 }
 
-/// Tariffs for passes that reduce all the time, or only now and then.
-pub(super) struct Rates<'a> {
-    pub tariffs: &'a Tariffs,
-    /// Whether data-parallel exchanges go on throughout a step.
-    pub sharded: bool,
-    /// How much of the others' such exchanges goes on at the same time then: none at 0, all of it at 1.
-    pub together: f64,
-}
-
-impl Tolls for Rates<'_> {
+impl Tolls for Tariffs {
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64 {
-        let role = match role {
-            Role::Shard(_) | Role::Data => Role::Shard(0),
-            Role::ExpertShard(_) => Role::ExpertShard(0),
-            other => other,
-        };
-        let Some(tariff) = self.tariffs.roles.get(&role) else { return 0.0 };
-        let data = matches!(role, Role::Shard(_) | Role::ExpertShard(_) | Role::Replicate);
-        // Gathers at the start of a step are those of all ranks; gradients leave as one rank after the other ends.
-        let together = match (data, self.sharded) {
-            (false, _) => 1.0,
-            (true, true) => self.together,
-            (true, false) => f64::from(u8::from(kind == CollectiveKind::AllGather)),
-        };
-        let [alone, all] = tariff.times(kind, bytes.0, routing);
-        alone + (all - alone) * together
+        // Passes of all pipeline ranks exchange at the same time.
+        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.0, routing)[1].alone())
+    }
+
+    fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part {
+        self.roles.get(&named(role)).map_or(Part::default(), |tariff| tariff.times(kind, bytes.0, None)[0])
+    }
+
+    fn beside(&self, role: Role) -> [f64; 2] {
+        self.beside.get(&role).copied().unwrap_or([1.0; 2])
+    }
+}
+
+/// The role whose tariff stands for that of `role`.
+fn named(role: Role) -> Role {
+    match role {
+        Role::Shard(_) | Role::Data => Role::Shard(0),
+        Role::ExpertShard(_) => Role::ExpertShard(0),
+        other => other,
     }
 }
 
@@ -219,24 +239,35 @@ impl Tariffs {
             (Role::Pp, Dimension::Pp),
             (Role::World, Dimension::Other),
         ];
+        let mut classes = vec![Class::default(); Of::ALL.len() * layout.pp as usize];
+        let mut inside: Vec<(Role, Class)> = Vec::new();
         for (number, (role, dimension)) in all.into_iter().enumerate() {
             if role.size(layout, placement) < 2 {
                 continue;
             }
             let library = libraries[dimension as usize].clone();
             let groups = Groups::new(role, layout, &grid, placement);
-            roles.insert(role, tariff(&groups, number as u64, &grid, library, ways));
+            let (tariff, loads) = tariff(&groups, number as u64, &grid, library, ways);
+            let of = match role {
+                Role::Shard(_) => Some(Of::Shard),
+                Role::ExpertShard(_) => Some(Of::Expert),
+                Role::Replicate => Some(Of::Across),
+                _ => None,
+            };
+            if matches!(role, Role::Tp | Role::Cp | Role::Ep) {
+                inside.push((role, loads[0].class(ways, tariff.ring[0])));
+            }
+            for (rank, load) in loads.iter().enumerate().filter(|(_, load)| load.weight > 0.0) {
+                if let Some(of) = of {
+                    classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, tariff.ring[0]);
+                }
+            }
+            roles.insert(role, tariff);
         }
-        Self { roles, sides: sides(layout, &grid, ways), mtu: (ways.mtu, ways.header) }
-    }
-
-    /// By how much data-parallel exchanges of all pipeline ranks at once are slower than those of one.
-    pub(super) fn crowd(&self) -> f64 {
-        let of = |role: &Role| match self.roles.get(role) {
-            Some(tariff) if tariff.ring[0] > 0.0 => tariff.ring[1] / tariff.ring[0],
-            _ => 1.0,
-        };
-        [Role::Shard(0), Role::ExpertShard(0), Role::Replicate].iter().map(of).fold(1.0, f64::max)
+        let sides = sides(layout, &grid, ways, &mut classes);
+        let shard = &classes[Of::Shard.class(0, layout.pp) as usize];
+        let beside = inside.iter().map(|(role, class)| (*role, Shares::of_two(class, shard))).collect();
+        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes), beside }
     }
 
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
@@ -249,7 +280,14 @@ impl Tariffs {
     }
 }
 
-fn tariff(groups: &Groups, number: u64, grid: &Grid, library: Option<Library>, ways: &Ways<'_>) -> Tariff {
+/// The tariff of a role's groups, and what the groups of each pipeline rank load.
+fn tariff(
+    groups: &Groups,
+    number: u64,
+    grid: &Grid,
+    library: Option<Library>,
+    ways: &Ways<'_>,
+) -> (Tariff, Vec<Load>) {
     let n = groups.members[0].len() as u32;
     let domain = groups.domain.clamp(1, n);
     // Which ring it is does not depend on the size.
@@ -264,18 +302,23 @@ fn tariff(groups: &Groups, number: u64, grid: &Grid, library: Option<Library>, w
         plan(&spec)
     });
     let edges = shape.map_or_else(Vec::new, |shape| shape.edges);
-    let first_stage = |members: &[RankId]| grid.coordinates(members[0]).pp == 0;
+    let stage = |members: &[RankId]| grid.coordinates(members[0]).pp as usize;
     let entropy = |index: usize| combine(combine(combine(0, number), index as u64), 0) as u32;
     let mut route = Route::new();
-    let (mut own, mut all) = (Load::default(), Load::default());
+    let mut loads: Vec<Load> = Vec::new();
     for (index, members) in groups.members.iter().enumerate() {
+        let stage = stage(members);
+        if loads.len() <= stage {
+            loads.resize_with(stage + 1, Load::default);
+        }
         for &(from, to, weight) in &edges {
             let edge = (members[from as usize], members[to as usize]);
-            all.edge(ways, &mut route, edge, f64::from(weight), entropy(index));
-            if first_stage(members) {
-                own.edge(ways, &mut route, edge, f64::from(weight), entropy(index));
-            }
+            loads[stage].edge(ways, &mut route, edge, f64::from(weight), entropy(index));
         }
+    }
+    let mut all = Load::default();
+    for load in &loads {
+        all.join(load);
     }
     let (mut pairs_own, mut pairs_all) = (Load::default(), Load::default());
     if groups.role == Role::Ep {
@@ -284,34 +327,40 @@ fn tariff(groups: &Groups, number: u64, grid: &Grid, library: Option<Library>, w
             for &from in members {
                 for &to in members.iter().filter(|&&to| to != from) {
                     pairs_all.edge(ways, &mut route, (from, to), 1.0, entropy(index));
-                    if first_stage(members) {
+                    if stage(members) == 0 {
                         pairs_own.edge(ways, &mut route, (from, to), 1.0, entropy(index));
                     }
                 }
             }
         }
     }
-    Tariff {
+    let tariff = Tariff {
         n,
         domain,
         library,
         class: all.class.unwrap_or(PathClass::Local),
         latency: all.mean_latency(),
-        ring: [own.per_bit(ways), all.per_bit(ways)],
+        ring: [loads[0].per_bit(ways), all.per_bit(ways)],
         pairs: [pairs_own.per_bit(ways), pairs_all.per_bit(ways)],
         mtu: (ways.mtu, ways.header),
         known: RefCell::default(),
-    }
+    };
+    (tariff, loads)
 }
 
 /// Messages between neighbouring pipeline ranks, those of all replicas at once.
-fn sides(layout: &Layout, grid: &Grid, ways: &Ways<'_>) -> Vec<[(f64, f64, PathClass); 2]> {
+fn sides(
+    layout: &Layout,
+    grid: &Grid,
+    ways: &Ways<'_>,
+    classes: &mut [Class],
+) -> Vec<[(f64, f64, PathClass); 2]> {
     let pp = layout.pp;
     if pp < 2 {
         return vec![[(0.0, 0.0, PathClass::Local); 2]];
     }
     let mut route = Route::new();
-    let mut side = |rank: u32, to: u32| {
+    let mut side = |rank: u32, to: u32, of: Of| {
         let mut load = Load::default();
         for dp in 0..layout.dp {
             for ep in 0..layout.ep {
@@ -325,7 +374,11 @@ fn sides(layout: &Layout, grid: &Grid, ways: &Ways<'_>) -> Vec<[(f64, f64, PathC
                 }
             }
         }
-        (load.per_bit(ways), load.longest, load.class.unwrap_or(PathClass::Local))
+        let bit = load.per_bit(ways);
+        classes[of.class(rank, pp) as usize] = load.class(ways, bit);
+        (bit, load.longest, load.class.unwrap_or(PathClass::Local))
     };
-    (0..pp).map(|rank| [side(rank, (rank + 1) % pp), side(rank, (rank + pp - 1) % pp)]).collect()
+    (0..pp)
+        .map(|rank| [side(rank, (rank + 1) % pp, Of::Up), side(rank, (rank + pp - 1) % pp, Of::Down)])
+        .collect()
 }

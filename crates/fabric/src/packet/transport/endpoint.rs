@@ -431,7 +431,7 @@ pub trait Endpoint: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn timeout(&self, flow: &Self::Flow) -> Span;
 
     /// When [`Self::on_timer`] is to be called next. Asked after every call that tells of something: [`Self::on_message`], and what
-    /// comes back or does not; not after [`Self::on_send`] and [`Self::path`].
+    /// comes back or does not; not after [`Self::on_send`] and [`Self::path`]. A prober with nothing to send is not called.
     #[inline]
     fn timer(&self, flow: &Self::Flow) -> Option<Time> {
         let _ = flow;

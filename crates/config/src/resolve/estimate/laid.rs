@@ -1,0 +1,319 @@
+//! A layout that has been priced: its step.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use windtunnel_kernel::Bytes;
+use windtunnel_workload::collectives::CollectiveKind;
+use windtunnel_workload::estimate::{
+    Course, Crowded, Ends, Gathering, Leaving, Part, Reducing, Sheet, Side, StagePrice, Times, Tolls,
+    drained, pair,
+};
+use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
+use windtunnel_workload::model::{Architecture, Chunk, Resident, Training};
+use windtunnel_workload::schedules::{Placement, Schedule, Shape};
+
+use super::super::model::Transformer;
+use super::choice::Answer;
+use super::tariff::Tariffs;
+
+/// Bytes of the norm of a gradient.
+const NORM: Bytes = Bytes(4);
+
+/// Exchanges of all pipeline ranks at once are followed over time where they are slower by more than this than those of one.
+const CROWDED: f64 = 1.01;
+
+/// A chunk's layers as far as its price depends on them: how many, of which kinds, and which ends of the model.
+pub(super) type Layers = (u32, u64, bool, bool);
+
+/// A course by its schedule, pipeline ranks, micro-batches, and what it gathers and reduces.
+pub(super) type CourseKey = (String, u32, u32, Gathering, Reducing);
+
+/// A layout that fits its model, with the prices of its stages.
+pub(super) struct Laid {
+    pub layout: Layout,
+    pub training: Training,
+    pub chunks: Vec<Chunk>,
+    /// By stage.
+    pub prices: Vec<Rc<StagePrice>>,
+    pub optimisers: Vec<f64>,
+    pub placement: Placement,
+    pub tariffs: Rc<Tariffs>,
+    pub keys: Vec<CourseKey>,
+    /// Rounds by which the step is longer than the first course; the second is one longer.
+    pub rounds: f64,
+    pub tokens: u64,
+    pub flops: f64,
+    pub peak: f64,
+}
+
+impl Laid {
+    fn stage(&self, rank: u32, chunk: u32) -> usize {
+        self.placement.stage(rank, chunk as u16) as usize
+    }
+
+    /// Whether data-parallel exchanges of its pipeline ranks have to share links.
+    fn is_crowded(&self) -> bool {
+        self.tariffs.shares.crowd() > CROWDED
+    }
+
+    /// Whether its passes and exchanges are followed together, for parameters are gathered throughout.
+    pub(super) fn is_followed(&self) -> bool {
+        self.layout.zero == 3 && !self.layout.schedule.name.overlaps()
+    }
+
+    /// The ends of a step that is followed.
+    pub(super) fn follow(&self, schedule: &Schedule) -> Ends {
+        let (gathering, reducing) = exchanges(&self.layout);
+        let chunks = u32::from(self.placement.chunks);
+        let stages = (0..schedule.ranks()).flat_map(|rank| (0..chunks).map(move |chunk| (rank, chunk)));
+        let prices: Vec<&StagePrice> =
+            stages.map(|(rank, chunk)| &*self.prices[self.stage(rank, chunk)]).collect();
+        let side = |side: Side| Part { latency: side.latency, work: side.busy };
+        let sides: Vec<[Part; 2]> = (0..schedule.ranks())
+            .map(|rank| self.tariffs.sides(rank, self.prices[0].send).map(side))
+            .collect();
+        let crowded = Crowded {
+            schedule,
+            gathering,
+            reducing,
+            prefetch: self.layout.prefetch as usize,
+            prices: &prices,
+            sides: &sides,
+            shares: &self.tariffs.shares,
+        };
+        crowded.run()
+    }
+
+    /// When each bucket of parameters that a step gathers once has come, by rank and in the order of their use.
+    fn gathered(&self, course: &Course) -> Vec<Vec<f64>> {
+        let asked: Vec<Vec<Leaving>> = (0..course.ranks())
+            .map(|rank| {
+                let chunks = course.entered(rank).iter();
+                let buckets = chunks.flat_map(|&chunk| &self.prices[self.stage(rank, chunk)].gathers);
+                buckets.map(|bucket| Leaving { parts: bucket.parts, ..Leaving::default() }).collect()
+            })
+            .collect();
+        if self.is_crowded() && self.placement.shape != Shape::Bidirectional {
+            return drained(&self.tariffs.shares, &asked);
+        }
+        let queued = |list: &Vec<Leaving>| {
+            let all = list.iter().map(|bucket| bucket.parts[0].alone() + bucket.parts[1].alone());
+            all.scan(0.0, |end, toll| {
+                *end += toll;
+                Some(*end)
+            })
+            .collect()
+        };
+        asked.iter().map(queued).collect()
+    }
+
+    /// Writes its prices into `lane` of `sheet`.
+    pub(super) fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
+        let split = self.layout.schedule.name.splits_backward();
+        let gathering = exchanges(&self.layout).0;
+        let gathered = self.gathered(course);
+        for rank in 0..course.ranks() {
+            let mut ends = gathered[rank as usize].iter();
+            for &chunk in course.entered(rank) {
+                let found = &self.prices[self.stage(rank, chunk)];
+                let mut bound = 0.0f64;
+                for (bucket, end) in found.gathers.iter().zip(&mut ends) {
+                    bound = bound.max(end + bucket.after);
+                }
+                let other = if course.chunks() > 1 { 1 - chunk.min(1) } else { chunk };
+                let paired = if self.layout.schedule.name.overlaps() {
+                    pair(&self.layout, found, &self.prices[self.stage(rank, other)], &*self.tariffs)
+                } else {
+                    0.0
+                };
+                let [forward, backward, input, weight] = found.gathered;
+                let mut passes = found.passes;
+                if gathering == Gathering::EachPass {
+                    passes[3] = weight;
+                }
+                let times = Times {
+                    passes,
+                    gathered: [forward, backward, input],
+                    pair: paired,
+                    bound,
+                    reduced: found.reduced[usize::from(split)],
+                    reduce: found.reduce,
+                };
+                sheet.stage(lane, rank, chunk, &times);
+            }
+            let [up, down] = self.tariffs.sides(rank, self.prices[0].send);
+            sheet.sides(lane, rank, up, down);
+        }
+    }
+
+    pub(super) fn answer(&self, course: &Course, ends: &[Ends], answer: &mut Answer) {
+        let first = self.finish(course, &ends[0]);
+        let whole = match ends.get(1) {
+            Some(second) => first + self.rounds * (self.finish(course, second) - first),
+            None => first,
+        };
+        let chunks = 0..course.chunks();
+        let split = self.layout.schedule.name.splits_backward();
+        let kinds: &[usize] = if split { &[0, 2, 3] } else { &[0, 1] };
+        let batches = f64::from(self.layout.microbatches);
+        let share = if self.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
+        let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
+            let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
+            stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
+                * batches
+                * share
+        };
+        let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
+        let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
+        let compute = computes(busiest);
+        let passes = of(busiest, &|found, kind| found.passes[kind]);
+        let gathering = exchanges(&self.layout).0;
+        let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
+        let waits = match ends[0].waited.get(busiest as usize) {
+            Some(waited) => waited * whole / first.max(1.0),
+            None if gathering == Gathering::EachPass => {
+                of(busiest, &|found, kind| found.gathered[kind] - found.passes[kind])
+            }
+            None => 0.0,
+        };
+        let after = (first - last).max(0.0);
+        let seconds = 1e-12;
+        answer.iteration_s = Some(whole * seconds);
+        answer.compute_s = compute * seconds;
+        answer.inside_s = (passes - compute).max(0.0) * seconds;
+        answer.data_s = (waits + after) * seconds;
+        answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
+        answer.memory_bytes = self.memory(course).0;
+        answer.micro_batches = self.layout.microbatches;
+        answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };
+        answer.tokens_per_s = self.tokens as f64 / (whole * seconds);
+    }
+
+    /// The end of a step whose passes ended at `ends`.
+    fn finish(&self, course: &Course, ends: &Ends) -> f64 {
+        let layout = &self.layout;
+        let rates = &*self.tariffs;
+        let ranks = course.ranks();
+        let reduce = |rank: u32| -> f64 {
+            (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
+        };
+        let late = !layout.overlap_gradients;
+        let mut last: Vec<f64> = (0..ranks)
+            .map(|rank| {
+                let (passes, reduced) = (ends.passes[rank as usize], ends.reduced[rank as usize]);
+                if late { passes + reduce(rank) } else { passes.max(reduced) }
+            })
+            .collect();
+        if self.is_crowded() && layout.zero < 3 && self.placement.shape != Shape::Bidirectional {
+            for (last, end) in last.iter_mut().zip(self.reduced(course, ends)) {
+                *last = last.max(end);
+            }
+        }
+        if let Some(bytes) = layout.tied_embedding
+            && ranks > 1
+            && self.placement.shape == Shape::Loop
+        {
+            let both = last[0].max(last[ranks as usize - 1]);
+            let end = both + rates.toll(Role::Tied, CollectiveKind::AllReduce, bytes, None);
+            last[0] = end;
+            last[ranks as usize - 1] = end;
+        }
+        let toll = |role| rates.toll(role, CollectiveKind::AllReduce, NORM, None);
+        match layout.clip {
+            Clip::Off => {}
+            Clip::World => {
+                let latest = last.iter().copied().fold(0.0, f64::max);
+                last.fill(latest + toll(Role::World));
+            }
+            Clip::PerAxis => {
+                let latest = last.iter().copied().fold(0.0, f64::max);
+                let data = if layout.zero > 0 { toll(Role::Shard(0)) } else { 0.0 };
+                last.fill(latest + toll(Role::Tp) + toll(Role::Pp) + data);
+            }
+        }
+        (0..ranks)
+            .map(|rank| {
+                let step: f64 =
+                    (0..course.chunks()).map(|chunk| self.optimisers[self.stage(rank, chunk)]).sum();
+                last[rank as usize] + step
+            })
+            .fold(0.0, f64::max)
+    }
+
+    /// When the last gradients of each rank are reduced, over links that ranks share.
+    fn reduced(&self, course: &Course, ends: &Ends) -> Vec<f64> {
+        let split = usize::from(self.layout.schedule.name.splits_backward());
+        let asked: Vec<Vec<Leaving>> = (0..course.ranks())
+            .map(|rank| {
+                let mut asked = Vec::new();
+                for chunk in 0..course.chunks() {
+                    let end = match self.layout.overlap_gradients {
+                        true => ends.completed[(rank * course.chunks() + chunk) as usize],
+                        false => ends.passes[rank as usize],
+                    };
+                    let leaving = &self.prices[self.stage(rank, chunk)].leaving[split];
+                    asked.extend(leaving.iter().map(|it| Leaving { at: (end + it.at).max(0.0), ..*it }));
+                }
+                asked.sort_by(|a, b| a.at.total_cmp(&b.at));
+                asked
+            })
+            .collect();
+        let ends = drained(&self.tariffs.shares, &asked);
+        ends.iter().map(|ends| ends.iter().copied().fold(0.0, f64::max)).collect()
+    }
+
+    /// Bytes of the fullest pipeline rank.
+    fn memory(&self, course: &Course) -> Bytes {
+        let sharding = Transformer::sharding(&self.layout);
+        let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
+        let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
+        let mut fullest = Bytes(0);
+        for rank in 0..course.ranks() {
+            let held: Vec<&Chunk> =
+                (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
+            let layers: Vec<Layers> =
+                held.iter().map(|chunk| layers_of(&self.training.architecture, chunk)).collect();
+            let sizes: (Vec<u64>, Vec<u64>) = held
+                .iter()
+                .zip(&layers)
+                .map(|(chunk, layers)| {
+                    *known.entry(*layers).or_insert_with(|| {
+                        let whole = self.training.chunk_activation_bytes(chunk).0;
+                        (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
+                    })
+                })
+                .unzip();
+            let state = *same.entry(layers).or_insert_with(|| {
+                let resident: Vec<Resident> =
+                    held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
+                self.training.memory(&resident, &sharding).total()
+            });
+            fullest = fullest.max(state + Bytes(course.peak(rank, &sizes.0, &sizes.1)));
+        }
+        fullest
+    }
+}
+
+/// What goes on beside the passes of a step.
+pub(super) fn exchanges(layout: &Layout) -> (Gathering, Reducing) {
+    let gathering = match (layout.zero, layout.reshard) {
+        (3, Reshard::Never) => Gathering::Once,
+        (3, Reshard::PerRun) => Gathering::EachRun,
+        (3, Reshard::PerPass) => Gathering::EachPass,
+        _ => Gathering::None,
+    };
+    let reducing = match () {
+        () if !layout.overlap_gradients => Reducing::Late,
+        () if layout.reduces_always() => Reducing::Every,
+        () => Reducing::Last,
+    };
+    (gathering, reducing)
+}
+
+pub(super) fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
+    let kinds = chunk.layers.clone().fold(0, |hash, layer| {
+        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
+    });
+    (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
+}

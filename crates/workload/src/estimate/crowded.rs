@@ -1,0 +1,313 @@
+//! A step in which parameters are gathered throughout, over links that pipeline ranks share.
+//!
+//! How long a gather takes depends then on what the other ranks do at that instant, so passes and exchanges are followed together,
+//! instant by instant. Life cycle: [`Crowded::run`] puts each rank before its first pass; a rank goes on through the points of its
+//! passes until it waits for an input, for parameters or for a computation; what wakes it is a message, a gather, or the clock.
+//!
+//! Invariants: passes run in the schedule's order; exchanges of one kind and rank queue in the order of the program, gathers up to
+//! `prefetch` ahead of the one in use, as [the generator](crate::generate) emits them; ties go by the order of booking.
+//! Failure modes: none for a schedule that was built.
+
+use std::collections::BinaryHeap;
+
+use super::course::Ends;
+use super::data::{Point, Stretch};
+use super::fluid::{At, Exchanges, Leaving, Of, Part, Shares};
+use super::marks::{Gathering, REDUCES, Reducing, marks};
+use super::pass::StagePrice;
+use crate::schedules::Schedule;
+
+/// What is followed.
+pub struct Crowded<'a> {
+    /// The order of passes.
+    pub schedule: &'a Schedule,
+    /// When parameters are gathered.
+    pub gathering: Gathering,
+    /// When gradients leave.
+    pub reducing: Reducing,
+    /// Gathers ahead of the one in use.
+    pub prefetch: usize,
+    /// By rank and chunk.
+    pub prices: &'a [&'a StagePrice],
+    /// What messages of each rank take: to the one after, and to the one before.
+    pub sides: &'a [[Part; 2]],
+    /// How exchanges share links.
+    pub shares: &'a Shares,
+}
+
+/// Something on its way.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Gather { rank: u32, number: u32 },
+    Reduce { rank: u32, across: Part },
+    Message { rank: u32, place: u32 },
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wait {
+    Nothing,
+    Clock,
+    Gather(u32),
+    Input(u32),
+}
+
+/// Where a gather is read: chunk, kind of pass, point in it.
+type Place = (u16, u8, u16);
+
+struct Rank {
+    action: usize,
+    point: usize,
+    wait: Wait,
+    since: f64,
+    waited: f64,
+    /// Whether the time up to the point has passed.
+    reached: bool,
+    /// Whether the pass's parameters were asked for before its input came.
+    asked: bool,
+    marks: Vec<(u16, bool)>,
+    gathers: Vec<Place>,
+    /// Gathers used, asked for, and parts of each that have not ended.
+    entered: usize,
+    issued: usize,
+    open: Vec<u8>,
+}
+
+struct Walk<'a> {
+    of: &'a Crowded<'a>,
+    ranks: Vec<Rank>,
+    exchanges: Exchanges<'a, On>,
+    clock: BinaryHeap<At<u32>>,
+    booked: u64,
+    now: f64,
+    arrived: Vec<bool>,
+    ends: Ends,
+}
+
+impl<'a> Crowded<'a> {
+    fn price(&self, rank: u32, chunk: u16) -> &'a StagePrice {
+        self.prices[(rank * u32::from(self.schedule.placement.chunks)) as usize + usize::from(chunk)]
+    }
+
+    /// When the ranks end.
+    pub fn run(&self) -> Ends {
+        let (ranks, chunks) = (self.schedule.ranks(), u32::from(self.schedule.placement.chunks));
+        let all = (ranks * chunks * self.schedule.microbatches * 2) as usize;
+        let mut walk = Walk {
+            of: self,
+            ranks: (0..ranks).map(|rank| self.rank(rank)).collect(),
+            exchanges: Exchanges::new(self.shares),
+            clock: BinaryHeap::new(),
+            booked: 0,
+            now: 0.0,
+            arrived: vec![false; all],
+            ends: Ends {
+                passes: vec![0.0; ranks as usize],
+                reduced: vec![0.0; ranks as usize],
+                completed: vec![0.0; (ranks * chunks) as usize],
+                waited: vec![0.0; ranks as usize],
+            },
+        };
+        walk.run();
+        walk.ends
+    }
+
+    fn rank(&self, rank: u32) -> Rank {
+        let actions = self.schedule.actions(rank);
+        let marks = marks(actions, self.gathering, self.reducing);
+        let mut gathers: Vec<Place> = Vec::new();
+        for (action, _) in actions.iter().zip(&marks).filter(|(_, (_, gathers))| *gathers) {
+            let kind = action.kind as u8;
+            let stretches = &self.price(rank, action.chunk).stretches[usize::from(kind)];
+            for (index, stretch) in stretches.iter().enumerate() {
+                if matches!(stretch.then, Point::Enter(_)) {
+                    gathers.push((action.chunk, kind, index as u16));
+                }
+            }
+        }
+        Rank {
+            action: 0,
+            point: 0,
+            wait: Wait::Nothing,
+            since: 0.0,
+            waited: 0.0,
+            reached: false,
+            asked: false,
+            marks,
+            open: vec![0; gathers.len()],
+            gathers,
+            entered: 0,
+            issued: 0,
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn run(&mut self) {
+        for rank in 0..self.ranks.len() as u32 {
+            self.go_on(rank);
+        }
+        let mut ended: Vec<On> = Vec::new();
+        loop {
+            let tick = self.clock.peek().map_or(f64::INFINITY, |at| at.time);
+            let until = self.exchanges.next().min(tick);
+            if until.is_infinite() {
+                break;
+            }
+            self.now = until;
+            self.exchanges.advance(until, &mut ended);
+            for what in ended.drain(..) {
+                self.ended(what);
+            }
+            while self.clock.peek().is_some_and(|at| at.time <= until) {
+                let rank = self.clock.pop().expect("it has just been seen").what;
+                self.ranks[rank as usize].reached = true;
+                self.go_on(rank);
+            }
+        }
+        for (rank, end) in self.ranks.iter().zip(&mut self.ends.waited) {
+            *end = rank.waited;
+        }
+    }
+
+    fn ended(&mut self, what: On) {
+        match what {
+            On::Gather { rank, number } => {
+                let known = &mut self.ranks[rank as usize];
+                known.open[number as usize] -= 1;
+                if known.open[number as usize] == 0 && known.wait == Wait::Gather(number) {
+                    known.waited += self.now - known.since;
+                    self.go_on(rank);
+                }
+            }
+            On::Reduce { rank, across } => {
+                let end = &mut self.ends.reduced[rank as usize];
+                *end = end.max(self.now);
+                if across.alone() > 0.0 {
+                    let last = On::Reduce { rank, across: Part::default() };
+                    self.exchanges.push(Of::Across, rank, across, last);
+                }
+            }
+            On::Message { rank, place } => {
+                self.arrived[place as usize] = true;
+                if self.ranks[rank as usize].wait == Wait::Input(place) {
+                    self.go_on(rank);
+                }
+            }
+        }
+    }
+
+    fn place(&self, rank: u32, chunk: u16, microbatch: u32, gradient: bool) -> u32 {
+        let schedule = self.of.schedule;
+        let stage = rank * u32::from(schedule.placement.chunks) + u32::from(chunk);
+        (stage * schedule.microbatches + microbatch) * 2 + u32::from(gradient)
+    }
+
+    /// Asks for all gathers up to number `last`.
+    fn gather(&mut self, rank: u32, last: usize) {
+        let known = &mut self.ranks[rank as usize];
+        while known.issued < known.gathers.len().min(last + 1) {
+            let (number, (chunk, kind, point)) = (known.issued, known.gathers[known.issued]);
+            known.issued += 1;
+            let stretches = &self.of.price(rank, chunk).stretches[usize::from(kind)];
+            let Point::Enter(parts) = stretches[usize::from(point)].then else { continue };
+            for (of, part) in [Of::Shard, Of::Expert].into_iter().zip(parts) {
+                if part.alone() > 0.0 {
+                    known.open[number] += 1;
+                    self.exchanges.push(of, rank, part, On::Gather { rank, number: number as u32 });
+                }
+            }
+        }
+    }
+
+    fn reduce(&mut self, rank: u32, leaving: Leaving) {
+        for ((of, part), across) in [Of::Shard, Of::Expert].into_iter().zip(leaving.parts).zip(leaving.across)
+        {
+            if part.alone() > 0.0 {
+                self.exchanges.push(of, rank, part, On::Reduce { rank, across });
+            } else if across.alone() > 0.0 {
+                self.exchanges.push(Of::Across, rank, across, On::Reduce { rank, across: Part::default() });
+            }
+        }
+    }
+
+    /// Takes `rank` through its passes until it waits.
+    fn go_on(&mut self, rank: u32) {
+        let schedule = self.of.schedule;
+        loop {
+            let known = &mut self.ranks[rank as usize];
+            known.wait = Wait::Nothing;
+            let Some(&action) = schedule.actions(rank).get(known.action) else {
+                self.ends.passes[rank as usize] = self.now;
+                return;
+            };
+            let stretches = &self.of.price(rank, action.chunk).stretches[action.kind as usize];
+            let (flags, gathers) = known.marks[known.action];
+            let Stretch { span, meeting, then: point } = stretches[known.point];
+            if known.point == 0 && !known.reached {
+                if !known.asked && gathers && span == 0.0 && matches!(point, Point::Enter(_)) {
+                    // What is read first is fetched before the input has come.
+                    known.asked = true;
+                    let last = known.entered + self.of.prefetch;
+                    self.gather(rank, last);
+                }
+                let sender = schedule.sender(rank, action).filter(|&(from, _)| from != rank);
+                if let Some((_, gradient)) = sender {
+                    let place = self.place(rank, action.chunk, action.microbatch, gradient);
+                    if !self.arrived[place as usize] {
+                        self.ranks[rank as usize].wait = Wait::Input(place);
+                        return;
+                    }
+                }
+            }
+            let known = &mut self.ranks[rank as usize];
+            if !known.reached && span > 0.0 {
+                known.wait = Wait::Clock;
+                let longer = self.exchanges.meet(rank, span, meeting);
+                self.clock.push(At { time: self.now + span + longer, order: self.booked, what: rank });
+                self.booked += 1;
+                return;
+            }
+            known.reached = true;
+            match point {
+                Point::Enter(_) if gathers => {
+                    let number = known.entered;
+                    self.gather(rank, number + self.of.prefetch);
+                    let known = &mut self.ranks[rank as usize];
+                    if known.open[number] > 0 {
+                        known.wait = Wait::Gather(number as u32);
+                        known.since = self.now;
+                        return;
+                    }
+                    known.entered += 1;
+                }
+                Point::Leave(leaving) if flags & REDUCES != 0 => self.reduce(rank, leaving),
+                Point::End => {
+                    if flags & REDUCES != 0 {
+                        let chunks = u32::from(schedule.placement.chunks);
+                        self.ends.completed[(rank * chunks + u32::from(action.chunk)) as usize] = self.now;
+                    }
+                    if let Some((to, chunk, gradient)) =
+                        schedule.receiver(rank, action).filter(|&(to, ..)| to != rank)
+                    {
+                        let ranks = schedule.ranks();
+                        let down = to + 1 == rank || rank == 0 && to + 1 == ranks && to > 1;
+                        let place = self.place(to, chunk, action.microbatch, gradient);
+                        let side = self.of.sides[rank as usize][usize::from(down)];
+                        let of = if down { Of::Down } else { Of::Up };
+                        self.exchanges.push(of, rank, side, On::Message { rank: to, place });
+                    }
+                }
+                _ => {}
+            }
+            let known = &mut self.ranks[rank as usize];
+            known.reached = false;
+            known.point += 1;
+            if known.point == stretches.len() {
+                known.point = 0;
+                known.asked = false;
+                known.action += 1;
+            }
+        }
+    }
+}
