@@ -158,7 +158,7 @@ def _scale(errors: Errors, kind: str, without: str | None = None) -> float | Non
         return scale
     tables = sum(_counts(found) for found in own)
     share = tables / (tables + BORROWED)
-    return max(scale, scale**share * _percentile(others) ** (1.0 - share))
+    return float(max(scale, scale**share * _percentile(others) ** (1.0 - share)))
 
 
 def _widening(errors: Errors, kind: str) -> float:
