@@ -206,3 +206,47 @@ def test_one_that_is_broken_does_not_end_the_others(tmp_path: Path) -> None:
     assert isinstance(raising, Broken)
     assert raising.message == f"KeyError: 'x' ({tmp_path / 'raising' / 'experiment.py'}:2)"
     assert sound.holds
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_experiments_ask_for_is_run_together(tmp_path: Path, fresh: bool) -> None:
+    """Each asks twice, the second time by what came first; none is observed to its end more than once."""
+    text = SCENARIO.replace("\n", "\\n")
+    experiments = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "experiment.yaml").write_text(
+            "title: a\nclaims: [{claim: one, observe: x, expected: 2, source: here}]\n", encoding="utf-8"
+        )
+        (tmp_path / name / "experiment.py").write_text(
+            f"""
+from pathlib import Path
+from windtunnel.experiments.runs import Asked, run_all
+
+def observe(_):
+    (one,) = run_all([Asked("{text}", seed={len(name)})])
+    (two,) = run_all([Asked("{text}", seed=one.summary["seed"] + 10)])
+    with (Path(__file__).parent / "ends").open("a") as file:
+        file.write("x")
+    return {{"x": len({{one.summary["seed"], two.summary["seed"]}})}}
+""",
+            encoding="utf-8",
+        )
+        experiments.append(read_experiment(tmp_path / name))
+    totals: list[int] = []
+    found = run_experiments(
+        experiments, store=tmp_path / "runs", fresh=fresh, progress=lambda where: totals.append(where.total)
+    )
+    assert all(one.holds for one in found), found
+    assert set(totals) - {0} == {2}
+    for name in ("first", "second"):
+        assert (tmp_path / name / "ends").read_text(encoding="utf-8") == "x"
+
+
+SCENARIO = """windtunnel: 1
+name: ring
+fidelity: message
+topology: {shape: clos, hosts: 4, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
+jobs: [{name: a, workload: {collective: {kind: all_reduce, bytes: 1 MiB}}}]
+"""

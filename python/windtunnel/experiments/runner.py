@@ -12,13 +12,14 @@ import polars as pl
 
 from windtunnel.engine import InputError, RunError, nearest
 from windtunnel.experiments.check import Results, Verdict, judge
-from windtunnel.experiments.runs import Means, by
+from windtunnel.experiments.runs import Known, Means, Unknown, by
 from windtunnel.experiments.spec import Experiment, read_experiment
 from windtunnel.results import Result
 from windtunnel.shipped import SHIPPED
 from windtunnel.source import override_text, read_source
 from windtunnel.studies import point as studies
 from windtunnel.studies.ask import opened
+from windtunnel.studies.recipe import recipe
 from windtunnel.studies.runner import run_points
 
 if TYPE_CHECKING:
@@ -131,19 +132,66 @@ def run_experiments(
         means = Means(kept, limits, fresh, progress)
         every = [point for points in asked if not isinstance(points, Broken) for point in points]
         ran = iter(list(run_points(every, kept, limits=limits, fresh=fresh, tables=True, progress=progress)))
+        outcomes = [[next(ran) for _ in points] if not isinstance(points, Broken) else [] for points in asked]
+        observed = _observed(experiments, outcomes, means)
         found: list[Outcome | Broken] = []
-        for experiment, points in zip(experiments, asked, strict=True):
+        for i, (experiment, points) in enumerate(zip(experiments, asked, strict=True)):
             if isinstance(points, Broken):
                 found.append(points)
                 continue
-            outcomes = [next(ran) for _ in points]
             folder = None if out is None else out / experiment.name
-            found.append(_concluded_or_broken(experiment, outcomes, means, folder))
+            found.append(_concluded_or_broken(experiment, outcomes[i], means, folder, observed.get(i)))
     return found
 
 
+def _observed(
+    experiments: Sequence[Experiment], outcomes: Sequence[Sequence[studies.Outcome]], means: Means
+) -> dict[int, dict[str, Any]]:
+    """What experiments observe, by their number, the runs that they ask for beside each other.
+
+    Each is asked until it wants a run that is not known; then those of all are run together, and it is asked again.
+    What fails, or wants the same again, is left to be told when the experiment is concluded.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    ran: set[str] = set()
+    waiting = [i for i, several in enumerate(outcomes) if all(one.folder is not None for one in several)]
+    while waiting:
+        known = Known(means.store, means.limits, means.fresh, means.progress, frozenset(ran))
+        wanted: dict[str, studies.Point] = {}
+        still = []
+        for i in waiting:
+            results = [Result(one.folder) for one in outcomes[i] if one.folder is not None]
+            try:
+                module = module_of(experiments[i].folder)
+                with by(known):
+                    found[i] = _observe(module, Results(list(zip(experiments[i].points(), results, strict=True))))
+            except Unknown as unknown:
+                new = {recipe(point): point for point in unknown.points}
+                if not new.keys() <= ran:
+                    wanted |= new
+                    still.append(i)
+            except Exception:  # noqa: BLE001, S112
+                continue
+        for _ in run_points(
+            list(wanted.values()), means.store, limits=means.limits, fresh=means.fresh, tables=True,
+            progress=means.progress,
+        ):  # fmt: skip
+            pass
+        ran |= wanted.keys()
+        waiting = still
+    return found
+
+
+def _observe(module: ModuleType | None, found: Results) -> dict[str, Any]:
+    return dict(module.observe(found)) if module and hasattr(module, "observe") else {}
+
+
 def _concluded_or_broken(
-    experiment: Experiment, outcomes: Sequence[studies.Outcome], means: Means, out: Path | None
+    experiment: Experiment,
+    outcomes: Sequence[studies.Outcome],
+    means: Means,
+    out: Path | None,
+    observed: dict[str, Any] | None,
 ) -> Outcome | Broken:
     """What an experiment found, or why it found nothing: one that cannot be run does not end the others."""
     failed = next((outcome for outcome in outcomes if outcome.folder is None), None)
@@ -151,7 +199,7 @@ def _concluded_or_broken(
         return Broken(experiment, failed.detail or failed.message or failed.state)
     results = [Result(outcome.folder) for outcome in outcomes if outcome.folder is not None]
     try:
-        return _concluded(experiment, results, means, out)
+        return _concluded(experiment, results, means, out, observed)
     except Exception as error:  # noqa: BLE001
         return Broken(experiment, _said(error))
 
@@ -164,11 +212,19 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
 
 
-def _concluded(experiment: Experiment, results: list[Result], means: Means, out: Path | None) -> Outcome:
+def _concluded(
+    experiment: Experiment,
+    results: list[Result],
+    means: Means,
+    out: Path | None,
+    observed: dict[str, Any] | None = None,
+) -> Outcome:
+    """Judges and draws; `observed` is what `observe` gave, if it was asked before."""
     module = module_of(experiment.folder)
     found = Results(list(zip(experiment.points(), results, strict=True)))
-    with by(means):
-        observed: dict[str, Any] = dict(module.observe(found)) if module and hasattr(module, "observe") else {}
+    if observed is None:
+        with by(means):
+            observed = _observe(module, found)
     verdicts = [judge(claim, found, observed) for claim in experiment.claims]
     figure = _draw(experiment, module, found, observed, out) if out is not None else None
     tables = {name: value for name, value in observed.items() if isinstance(value, pl.DataFrame)}

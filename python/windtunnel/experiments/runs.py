@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.source import override_text, read_source
 from windtunnel.studies.ask import results
 from windtunnel.studies.point import Point
+from windtunnel.studies.recipe import recipe
 from windtunnel.studies.store import Store
 
 if TYPE_CHECKING:
@@ -64,6 +65,32 @@ class Means:
     def results(self, points: Sequence[Point]) -> list[Result]:
         """Results of `points`, in order."""
         return results(points, self.store, limits=self.limits, fresh=self.fresh, progress=self.progress)
+
+
+class Unknown(BaseException):
+    """What was asked for has not been run yet. No `except Exception` of an experiment takes it for a failure."""
+
+    def __init__(self, points: list[Point]) -> None:
+        super().__init__(f"{len(points)} runs")
+        self.points = points
+
+
+@dataclass(frozen=True)
+class Known(Means):
+    """Gives what is known and runs nothing: `Unknown` is raised for the rest."""
+
+    ran: frozenset[str] = frozenset()
+    """Keys of what was run anew for `fresh`."""
+
+    def results(self, points: Sequence[Point]) -> list[Result]:
+        """Results of `points`, if all are known."""
+        from windtunnel.results import Result  # noqa: PLC0415
+
+        found = list(self.store.find_all(points, tables=True))
+        fresh = [not self.fresh or recipe(point) in self.ran for point in points]
+        if not all(fresh) or any(outcome is None for outcome in found):
+            raise Unknown(list(points))
+        return [Result(outcome.folder) for outcome in found if outcome is not None and outcome.folder is not None]
 
 
 _means: ContextVar[Means] = ContextVar("means of an experiment")
