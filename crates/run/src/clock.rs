@@ -28,7 +28,7 @@ impl Origin {
     /// Of what begins at `start`.
     pub const fn of(start: CalendarTime) -> Self {
         let epoch = if start.ns() < FIRST { 0 } else { start.ns() / DAY * DAY };
-        Self { epoch, ps: (start.ns() - epoch) * 1_000 }
+        Self { epoch, ps: CalendarTime::from_ns(start.ns() - epoch).network_time().ps() }
     }
 
     /// Of what begins at `start` and has no rows: its picoseconds count from there, and all 213 days are left.

@@ -51,7 +51,7 @@ use windtunnel_cluster::calendar::{self, JobRequest, Settings};
 use windtunnel_cluster::cluster::{JobId, Listener};
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::digest::EventDigest;
-use windtunnel_kernel::{Span, Time};
+use windtunnel_kernel::{CalendarTime, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, JobName};
 use windtunnel_plan::inputs::Input;
@@ -174,7 +174,7 @@ fn filled(plan: &Plan, ideal: &IdealTimes<'_>) -> Option<Plan> {
     let mut filled = plan.clone();
     for (job, job_plan) in filled.jobs.iter_mut().enumerate() {
         if let (Some(lasts), Some(one)) = (job_plan.lasts, ideal.of_job(job)) {
-            let fit = u128::from(lasts) * 1_000 / u128::from(one.ps().max(1));
+            let fit = CalendarTime::from_ns(lasts).exact_ps().unsigned_abs() / u128::from(one.ps().max(1));
             job_plan.iterations = u64::try_from(fit).unwrap_or(u64::MAX).max(1);
         }
     }

@@ -14,7 +14,7 @@
 //! start else. Failure mode: what is under way inside the network at the start of a replay, of jobs in shorter iterations, is
 //! not known and begins with their next iteration.
 
-use windtunnel_kernel::{Span, Time};
+use windtunnel_kernel::{CalendarTime, Span, Time};
 
 use super::progress::{Rate, Work};
 use super::{EpisodeJob, Replay};
@@ -28,7 +28,7 @@ const KEPT: i128 = 2 * (1 + WARM_UP as i128);
 
 /// The instant from which on begins are kept at `now` nanoseconds, where iterations take no longer than `longest`.
 pub(super) fn kept_since(now: u64, longest: Span) -> Instant {
-    i128::from(now) * 1_000 - KEPT * i128::from(longest.ps())
+    CalendarTime::from_ns(now).exact_ps() - KEPT * i128::from(longest.ps())
 }
 
 /// Picoseconds of the calendar. A replay may begin before it, by less than an iteration.
@@ -99,8 +99,8 @@ pub(super) fn mark(
     since: Instant,
 ) -> Option<Work> {
     // Writes on the way are taken to have come before the present iteration.
-    let shift = i128::from(elapsed - net) * 1_000;
-    let origin = i128::from(epoch) * 1_000 + shift;
+    let shift = CalendarTime::from_ns(elapsed - net).exact_ps();
+    let origin = CalendarTime::from_ns(epoch).exact_ps() + shift;
     if shift > 0 {
         marks.clear();
     }
@@ -131,7 +131,7 @@ fn warmed(marks: &[Instant]) -> Option<Instant> {
 
 /// The replay of an episode of `members` that begins at `now`, and those as they enter it; `gone` were there too.
 pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (Vec<EpisodeJob>, Replay) {
-    let now = i128::from(now) * 1_000;
+    let now = CalendarTime::from_ns(now).exact_ps();
     let begin = members.iter().filter_map(|member| warmed(member.marks)).min().unwrap_or(now);
     // A long iteration of a job that is gone reaches into the time that is replayed, too.
     let since = gone.iter().filter_map(|gone| gone.straddles(begin)).fold(begin, Instant::min);

@@ -342,7 +342,7 @@ impl<'a> Calendar<'a> {
         if self.live.get(&entry.episode).is_none_or(|live| live.jobs < 2) {
             return;
         }
-        let end = i128::from(self.cluster.now()) * 1_000;
+        let end = CalendarTime::from_ns(self.cluster.now()).exact_ps();
         let job = self.as_member(entry);
         let departed = Departed::new(job, entry.marks.clone(), end, self.mean(entry));
         self.departed.entry(entry.episode).or_default().extend(departed);

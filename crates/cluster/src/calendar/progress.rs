@@ -1,6 +1,6 @@
 //! How far jobs come: work left in iterations, exactly, and the rate at which an episode showed it to be done.
 
-use windtunnel_kernel::{Span, Time};
+use windtunnel_kernel::{CalendarTime, Span, Time};
 
 use super::{Episode, EpisodeJob, EpisodeJobResult};
 use crate::life::Segment;
@@ -144,7 +144,7 @@ impl Rate {
         left: Work,
         mut mark: impl FnMut(i128),
     ) -> Option<Work> {
-        let now = u128::from(ns) * 1_000 + u128::from(self.gathered);
+        let now = CalendarTime::from_ns(ns).exact_ps().unsigned_abs() + u128::from(self.gathered);
         if now < u128::from(self.start.ps()) {
             return None;
         }
@@ -227,7 +227,7 @@ impl Rate {
 
     /// Work done `ns` after the episode's start.
     pub(super) fn done_by(&self, ns: u64) -> Work {
-        let all = self.until(u128::from(ns) * 1_000 + u128::from(self.gathered));
+        let all = self.until(CalendarTime::from_ns(ns).exact_ps().unsigned_abs() + u128::from(self.gathered));
         Work(all.0.saturating_sub(self.before.0))
     }
 }

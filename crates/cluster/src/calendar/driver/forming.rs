@@ -115,7 +115,7 @@ impl Calendar<'_> {
     ) -> Episode {
         // Two nanoseconds: an instant of the calendar, rounded up.
         const NOW: Instant = 2_000;
-        let now = Instant::from(self.cluster.now()) * 1_000;
+        let now = CalendarTime::from_ns(self.cluster.now()).exact_ps();
         for &place in group {
             let entry = &mut self.running[place];
             let begun = entry.marks.last().map_or(Instant::MAX, |mark| now - mark);
