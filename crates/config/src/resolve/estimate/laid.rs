@@ -248,9 +248,10 @@ impl Laid {
             .map(|rank| {
                 let mut asked = Vec::new();
                 for chunk in 0..course.chunks() {
-                    let end = match self.layout.overlap_gradients {
-                        true => ends.completed[(rank * course.chunks() + chunk) as usize],
-                        false => ends.passes[rank as usize],
+                    let end = if self.layout.overlap_gradients {
+                        ends.completed[(rank * course.chunks() + chunk) as usize]
+                    } else {
+                        ends.passes[rank as usize]
                     };
                     let leaving = &self.prices[self.stage(rank, chunk)].leaving[split];
                     asked.extend(leaving.iter().map(|it| Leaving { at: (end + it.at).max(0.0), ..*it }));
