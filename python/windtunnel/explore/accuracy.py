@@ -29,7 +29,7 @@ WIDE = Space(
 )
 """More than a search looks at by itself: every ZeRO stage, both orders, schedules that are seldom best."""
 TRIED = 12
-"""Layouts that are drawn for each that is wanted: some do not fit a GPU, or their schedule."""
+"""Layouts that are asked for at once for each that is wanted: some do not fit a GPU, or their schedule."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,17 @@ def drawn(job: Job, number: int, seed: int, space: Space = WIDE) -> list[tuple[C
     """At most `number` layouts of `space` that can run and fit, at random, with what the cost model says of each."""
     candidates = space.candidates(job, Counter())
     random.Random(seed).shuffle(candidates)  # noqa: S311
-    candidates = candidates[: TRIED * number]
     own, training = job.own["parallelism"], job.own["training"]
-    choices = [candidate.choice(own, training) for candidate in candidates]
-    given = [answer for batch in answers(job.source, job.overrides, choices, job=job.index) for answer in batch]
-    rows = zip(candidates, given, strict=True)
-    return [row for row in rows if row[1].refused is None and row[1].fits][:number]
+    fitting: list[tuple[Candidate, Answer]] = []
+    for first in range(0, len(candidates), TRIED * number):
+        drawn_now = candidates[first : first + TRIED * number]
+        choices = [candidate.choice(own, training) for candidate in drawn_now]
+        given = [answer for batch in answers(job.source, job.overrides, choices, job=job.index) for answer in batch]
+        rows = zip(drawn_now, given, strict=True)
+        fitting += [row for row in rows if row[1].refused is None and row[1].fits]
+        if len(fitting) >= number:
+            break
+    return fitting[:number]
 
 
 def compared(
