@@ -441,9 +441,13 @@ fn round(layout: &Layout) -> u32 {
     }
 }
 
-/// Micro-batches of a step that is long enough to have settled, and how many rounds more the step has; no rounds if it is short.
+/// Micro-batches of a step that is long enough to have settled, and how many rounds more the step has; no rounds if it is short, or if
+/// what it keeps in memory grows with every one.
 fn settle(layout: &Layout) -> (u32, f64) {
     let (all, round) = (layout.microbatches, round(layout));
+    if layout.schedule.name == ScheduleName::Gpipe {
+        return (all, 0.0);
+    }
     let few = all % round + round * (4 * layout.pp).div_ceil(round).max(2);
     if all <= few + 2 * round { (all, 0.0) } else { (few, f64::from(all - few) / f64::from(round)) }
 }
