@@ -127,7 +127,7 @@ impl ProgressSink for Remarks {
 /// A run that is one simulation from end to end says that it begins anew, and gives the same; so does one whose journal knows nothing.
 #[test]
 fn a_run_that_begins_anew_says_so() {
-    let (text, path) = (scenario("message", "{operations: none}"), place("whole.journal"));
+    let (text, path) = (scenario("flow", "{operations: none}"), place("whole.journal"));
     let asked = |full, journal| RunRequest { full, ..request(&text, journal, 1) };
     let told = |full, journal| {
         let mut remarks = Remarks::default();
