@@ -53,6 +53,27 @@ def test_the_cost_model_is_near_what_flows_say(where: str, tmp_path: Path) -> No
     assert abs(found.mean) < 0.02, rows
 
 
+SEVEN = ("1f1b", "interleaved", "zb-h1", "zb-h2", "dorapp", "zbv", "gpipe")
+NEAR = {
+    "hall": (SCENARIO, Space(schedules=SEVEN, zero=(0, 1, 2, 3))),
+    "buildings": (
+        (ROOT / "examples" / "explore-two-buildings.yaml").read_text(encoding="utf-8"),
+        Space(schedules=SEVEN, zero=(0, 1), replicate=(1,)),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", NEAR)
+def test_the_cost_model_is_near_in_the_examples_too(where: str, tmp_path: Path) -> None:
+    text, space = NEAR[where]
+    with Store(tmp_path / "runs") as store:
+        rows = compared(job(text), EACH, 5, store, Limits(workers=1), space)
+    found = errors(error for _, error in rows)
+    assert found.number == EACH
+    assert found.largest < 0.05, rows
+    assert abs(found.mean) < 0.02, rows
+
+
 def test_memory_is_what_a_run_says() -> None:
     of = job()
     for candidate, answer in drawn(of, 6, 3, WIDE):
