@@ -157,9 +157,8 @@ mod tests {
     #[test]
     fn noise_is_drawn_for_each_rank_and_iteration() {
         let variation = Variation::new(7, Noise::Normal(0.1));
-        let factor = |rank: u32, iteration| {
-            variation.factor(EndpointId(rank), 5, iteration, Time::ZERO).to_bits()
-        };
+        let factor =
+            |rank: u32, iteration| variation.factor(EndpointId(rank), 5, iteration, Time::ZERO).to_bits();
         let mut drawn: Vec<u64> = (0..16).flat_map(|rank| (0..4).map(move |i| factor(rank, i))).collect();
         assert_eq!(factor(3, 2), drawn[3 * 4 + 2]);
         drawn.sort_unstable();
