@@ -21,7 +21,9 @@ mod error;
 mod ledger;
 mod listener;
 mod machine;
+mod notify;
 mod operations;
+mod records;
 mod stays;
 mod view;
 
@@ -35,7 +37,7 @@ pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
 pub use listener::{Happening, Listener};
 pub use machine::Machine;
-pub use operations::{FaultRecord, Reason, Tally};
+pub use records::{FaultRecord, Reason, Tally};
 pub use stays::Stay;
 
 pub use crate::queue::Queue;
@@ -166,7 +168,7 @@ pub struct Cluster<'a> {
     memory: BTreeMap<JobId, (Vec<EndpointId>, Segment)>,
     /// What is out; `None` if nothing ever is.
     outages: Option<Outages>,
-    log: operations::Log,
+    log: records::Log,
     /// Whether any job is elastic.
     elastic: bool,
     /// A job that gets nowhere.
@@ -221,7 +223,7 @@ impl<'a> Cluster<'a> {
             left: FxHashMap::default(),
             memory: BTreeMap::new(),
             outages,
-            log: operations::Log::default(),
+            log: records::Log::default(),
             elastic: machine.lives.any_elastic(),
             hopeless: None,
             stays: None,
