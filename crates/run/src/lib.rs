@@ -52,14 +52,14 @@ use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, JobName};
 use windtunnel_plan::jobs::JobPlan;
-use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::places::Places;
 use windtunnel_plan::settings::{Fidelity, Phase};
 use windtunnel_plan::stream::asks_for_groups;
+use windtunnel_plan::upkeep::UpkeepPlan;
 
 pub use self::drive::Pace;
 use self::episode::Stop;
-use self::finish::{Ended, Observed, alone, replayed};
+use self::finish::{Ended, Observed, alone, by_duration};
 use self::gate::Told;
 use self::heat::{Congestion, Heat};
 use self::ideal::IdealTimes;
@@ -90,7 +90,7 @@ pub fn execute(
     }
     let options = &options;
     if let Some(stream) = &plan.stream {
-        return replayed(plan, stream, options, sink, progress);
+        return by_duration(plan, stream, options, sink, progress);
     }
     if let Some(line) = threads::no_help(plan, options) {
         progress.remark(&line);
@@ -137,12 +137,12 @@ fn simulated(
     let placements: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.placement).collect();
     let localities: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.locality).collect();
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&plan.fabric.topology));
-    let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
+    let upkeep = plan.upkeep.as_ref().map(UpkeepPlan::as_upkeep);
     let given = calendar::in_order(&requests);
     let name = |job: JobId| plan.jobs[given[job.0 as usize]].name.clone();
     let told = options.gate.as_deref().map(|gate| Told { plan, gate, name: &name });
     let settings = Settings {
-        operations: operations.as_ref(),
+        upkeep: upkeep.as_ref(),
         locator: places.as_ref().map(|places| places as &dyn Locator),
         listener: told.as_ref().map(|told| told as &dyn Listener),
         ..settings(plan, options, ideal)
@@ -196,7 +196,7 @@ fn requests(plan: &Plan, ideal: &IdealTimes<'_>) -> Vec<JobRequest> {
     plan.jobs.iter().enumerate().map(one).collect()
 }
 
-/// The rules of the calendar, without what the caller keeps: operations, places and a listener.
+/// The rules of the calendar, without what the caller keeps: upkeep, places and a listener.
 fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) -> Settings<'a> {
     let (cluster, fidelity) = (&plan.cluster, plan.fidelity);
     let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
@@ -215,7 +215,7 @@ fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) ->
         },
         iterates: fidelity != Fidelity::Job,
         reaction_delay: cluster.reaction_delay,
-        operations: None,
+        upkeep: None,
         regions: cluster.regions,
         locator: None,
         seed: plan.seed,

@@ -41,10 +41,10 @@ use crate::table::{ProgressSink, TableSink};
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
-    /// When its simulation began: before it, with a replay.
+    /// When its simulation began: before it, with a rerun.
     simulated: CalendarTime,
-    /// Whether it has a replay.
-    replay: bool,
+    /// Whether it has a rerun.
+    rerun: bool,
     /// When it began in its simulation, which had to gather it first.
     gathered: Span,
     /// When the last of its jobs had entered that, from its origin.
@@ -62,7 +62,7 @@ struct OpenJob {
     /// When it goes on, from the episode's start.
     paused: Span,
     /// How many of the iterations were over before the one that was under way as the episode began.
-    replayed: usize,
+    redone: usize,
     /// Whether it was in the midst of that.
     goes_on: bool,
 }
@@ -206,8 +206,8 @@ impl<'a> FabricRunner<'a> {
         let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
         let mut missing = Vec::new();
         for (index, episode) in episodes.iter().enumerate() {
-            // No other one comes about as a replay does.
-            if self.memo.remembers() && episode.replay.is_none() {
+            // No other one comes about as a rerun does.
+            if self.memo.remembers() && episode.rerun.is_none() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
                     let needs = |job: &EpisodeJob| (job.left, job.age);
@@ -232,7 +232,7 @@ impl<'a> FabricRunner<'a> {
         for (&index, simulated) in missing.iter().zip(simulated) {
             let episode = &episodes[index];
             cancelled |= simulated.cancelled;
-            if self.memo.remembers() && episode.replay.is_none() && !simulated.cancelled {
+            if self.memo.remembers() && episode.rerun.is_none() && !simulated.cancelled {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
@@ -290,7 +290,7 @@ impl<'a> FabricRunner<'a> {
             number: episode.number,
             jobs: &episode.jobs,
             iterations: &iterations,
-            entered_ps: episode.replay.as_ref().map(|_| origin_ps.saturating_add(episode.entered().ps())),
+            entered_ps: episode.rerun.as_ref().map(|_| origin_ps.saturating_add(episode.entered().ps())),
             alone: &alone,
         };
         for subscriber in &mut *self.subscribers {
@@ -301,14 +301,14 @@ impl<'a> FabricRunner<'a> {
             OpenJob {
                 job: (!job.loading).then_some(job.job),
                 paused: job.pause(),
-                replayed: if episode.replay.is_some() { nearest(job, &ends) } else { 0 },
-                goes_on: episode.replay.is_some() && job.boundary < Time::ZERO + episode.gathered(),
+                redone: if episode.rerun.is_some() { nearest(job, &ends) } else { 0 },
+                goes_on: episode.rerun.is_some() && job.boundary < Time::ZERO + episode.gathered(),
             }
         };
         let members = episode.jobs.iter().zip(&iterations).map(member).collect();
         let (gathered, entered) = (episode.gathered(), episode.entered());
-        let replay = episode.replay.is_some();
-        let open = Open { start, simulated, replay, gathered, entered, members, iterations, held, used };
+        let rerun = episode.rerun.is_some();
+        let open = Open { start, simulated, rerun, gathered, entered, members, iterations, held, used };
         self.open.insert(episode.number, open);
     }
 }
@@ -365,8 +365,8 @@ impl EpisodeRunner for FabricRunner<'_> {
     fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Stop> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
         let origin = self.origin(open.simulated);
-        // The rows of a replay tell when it was, those of others leave out the phases.
-        let told_ps = if open.replay { open.gathered.ps() } else { 0 };
+        // The rows of a rerun tell when it was, those of others leave out the phases.
+        let told_ps = if open.rerun { open.gathered.ps() } else { 0 };
         let until_ps = origin.ps.saturating_add(span.ps()).saturating_add(told_ps);
         let until = open.start.ns().saturating_add(span.ns_ceil());
         if span.ps() < u64::MAX {
@@ -390,14 +390,14 @@ impl EpisodeRunner for FabricRunner<'_> {
             let mut from_ps = begin_ps.saturating_add(member.paused.ps());
             if member.goes_on {
                 // Of the iteration under way all is told here.
-                let present = iterations.get(member.replayed);
+                let present = iterations.get(member.redone);
                 from_ps = present.map_or(all_ps, |present| present.start_ps);
                 self.forget_tail(job);
             }
             weigh(
                 &mut iterations,
                 from_ps..until_ps,
-                lasting(&ends, open.entered).max(member.replayed.min(ends.len() - 1)),
+                lasting(&ends, open.entered).max(member.redone.min(ends.len() - 1)),
                 did.map(|did| did.iterations),
             );
             // What comes after never happened.
@@ -406,7 +406,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             let mut number = 0;
             iterations.retain(|one| {
                 number += 1;
-                number > member.replayed || one.weight > 0.0
+                number > member.redone || one.weight > 0.0
             });
             self.tails[job] = did.map_or(0.0, |did| did.begun);
             self.simulator.record.iterations[job].append(&mut iterations);
@@ -423,11 +423,11 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn fabric(&mut self, out: &[Component]) {
         let plan = self.simulator.plan;
-        let Some(operations) = &plan.operations else { return };
-        self.simulator.faults = if out.is_empty() || operations.plant.is_bare() {
+        let Some(upkeep) = &plan.upkeep else { return };
+        self.simulator.faults = if out.is_empty() || upkeep.plant.is_bare() {
             plan.fabric.faults.clone()
         } else {
-            let mut forwarder = operations.plant.forwarder(out);
+            let mut forwarder = upkeep.plant.forwarder(out);
             forwarder.converge();
             Some(forwarder)
         };

@@ -25,7 +25,7 @@ pub struct EpisodeJob {
     /// Time since its first start.
     pub age: Span,
     /// Iterations that it enters with before the one that it is in as the episode begins, and which were done before.
-    pub replayed: u64,
+    pub redone: u64,
     /// When that one began, from the simulation's start.
     pub boundary: Time,
 }
@@ -47,13 +47,13 @@ pub struct Episode {
     /// How long it will last if none of its jobs ends, as far as that is known.
     pub horizon: Span,
     /// What of the time before its start is simulated again, for what was unfinished then.
-    pub replay: Option<Replay>,
+    pub rerun: Option<Rerun>,
 }
 
 /// Time before an episode that its simulation begins with: each of its jobs enters at the begin of an iteration, so the one that
 /// is in its longest is where it was as the episode begins.
 #[derive(Clone, Debug)]
-pub struct Replay {
+pub struct Rerun {
     /// How much of it.
     pub before: Span,
     /// Jobs that were there, and have left; with the iterations that they did.
@@ -63,15 +63,15 @@ pub struct Replay {
 impl Episode {
     /// When the last of its jobs enters, from its start; iterations that begin before are not those of the whole group.
     pub fn entered(&self) -> Time {
-        // What a replay goes through again was with others.
-        let change = self.replay.as_ref().map_or(Time::ZERO, |replay| Time::ZERO + replay.before);
+        // What a rerun goes through again was with others.
+        let change = self.rerun.as_ref().map_or(Time::ZERO, |rerun| Time::ZERO + rerun.before);
         self.jobs.iter().map(|job| job.start).fold(change, Time::max)
     }
 
     /// How far the simulation is when the episode begins: the last phase is over.
     pub fn gathered(&self) -> Span {
-        if let Some(replay) = &self.replay {
-            return replay.before;
+        if let Some(rerun) = &self.rerun {
+            return rerun.before;
         }
         self.jobs.iter().map(|job| job.phase).max().unwrap_or(Span::ZERO)
     }

@@ -40,7 +40,7 @@ pub mod timeline;
 
 use self::driver::Calendar;
 pub use self::episode::{
-    Certainty, Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Replay, Resident, Worked,
+    Certainty, Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Rerun, Resident, Worked,
 };
 pub use self::history::{Done, Histories, JobHistory};
 pub use self::order::{Order, in_order, order};
@@ -132,7 +132,7 @@ mod tests {
             carry_below: 0,
             iterates: false,
             reaction_delay: Span::from_us(1_000),
-            operations: None,
+            upkeep: None,
             regions: 1,
             locator: None,
             seed: 1,

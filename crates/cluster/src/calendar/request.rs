@@ -3,7 +3,7 @@
 use windtunnel_kernel::{CalendarTime, Span};
 
 use crate::cluster::Listener;
-use crate::faults::Operations;
+use crate::faults::Upkeep;
 use crate::free::Locator;
 use crate::life::Life;
 use crate::placement::{Locality, Placement};
@@ -49,14 +49,14 @@ pub struct Settings<'a> {
     /// Whether jobs enter an episode at a drawn phase.
     pub draw_phases: bool,
     /// A group that stays the same for fewer iterations of its slowest job carries what is unfinished into its next episode
-    /// ([`Replay`]); 0: none does.
+    /// ([`Rerun`]); 0: none does.
     pub carry_below: u64,
     /// Whether iterations are simulated, and not parts of a duration: then nothing is written in a last one.
     pub iterates: bool,
     /// From a job's end to the next decision.
     pub reaction_delay: Span,
     /// What fails and is drained.
-    pub operations: Option<&'a Operations<'a>>,
+    pub upkeep: Option<&'a Upkeep<'a>>,
     /// Regions of equally many hosts; a job runs in one.
     pub regions: u32,
     /// Leaves and pods.

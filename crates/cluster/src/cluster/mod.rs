@@ -6,7 +6,7 @@
 //! of a stopped job at once. What a job pays on its way and what an interruption undoes, [`crate::life`] says.
 //!
 //! The cluster knows nothing of how long a job takes: whoever drives it does, and calls [`Cluster::end`]. Two drivers
-//! exist: [`crate::replay`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
+//! exist: [`crate::by_duration`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
 //! What a scheduler expects is a job's estimate.
 //!
 //! Order within an instant: what comes back, fails and is drained, then submissions, then ends (by the driver), then GPUs
@@ -22,9 +22,9 @@ mod ledger;
 mod listener;
 mod machine;
 mod notify;
-mod operations;
 mod records;
 mod stays;
+mod upkeep;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -203,7 +203,7 @@ impl<'a> Cluster<'a> {
             interruptions: 0,
             futile: 0,
         };
-        let outages = machine.operations.map(|operations| Outages::new(operations, machine));
+        let outages = machine.upkeep.map(|upkeep| Outages::new(upkeep, machine));
         let mut cluster = Self {
             jobs,
             machine,

@@ -26,7 +26,7 @@ pub struct ShardJob {
     /// Iterations to run before its ranks stop.
     pub iterations: u64,
     /// Of these the first so many are no part of what [`Shard::stop_after`](super::Shard::stop_after) asks for.
-    pub replayed: u64,
+    pub redone: u64,
     /// Whether anything is asked of it: what is not runs as long as the others do.
     pub awaited: bool,
     /// When its ranks start.
@@ -112,6 +112,6 @@ pub(super) struct Running {
 impl Running {
     /// Iterations after which it has been seen enough.
     pub(super) fn enough(&self, enough: u64) -> u64 {
-        if self.job.awaited { self.job.iterations.min(enough.saturating_add(self.job.replayed)) } else { 0 }
+        if self.job.awaited { self.job.iterations.min(enough.saturating_add(self.job.redone)) } else { 0 }
     }
 }

@@ -40,7 +40,7 @@ impl FabricRunner<'_> {
             let requests = job_plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
             let left = requests.unwrap_or(job_plan.iterations);
             let (start, phase) = (Time::ZERO, Span::ZERO);
-            let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
+            let (age, done_before, redone, boundary) = (Span::ZERO, 0, 0, start);
             let job = EpisodeJob {
                 job,
                 placement,
@@ -50,12 +50,12 @@ impl FabricRunner<'_> {
                 done_before,
                 loading,
                 age,
-                replayed,
+                redone,
                 boundary,
             };
             // No time rests on its mean so far.
-            let (jobs, horizon, replay) = (vec![job], Span::ZERO, None);
-            episodes.push(Episode { number: u32::MAX, jobs, horizon, replay });
+            let (jobs, horizon, rerun) = (vec![job], Span::ZERO, None);
+            episodes.push(Episode { number: u32::MAX, jobs, horizon, rerun });
             starts.push(key);
         }
         // One iteration shows the paths; where its time is of use, as many as an episode has.

@@ -25,7 +25,7 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::modules::Modules;
-use windtunnel_plan::network::{Chosen, NetworkPlan, PacketPlan};
+use windtunnel_plan::network_plan::{Chosen, NetworkPlan, PacketPlan};
 use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 

@@ -184,7 +184,7 @@ impl Plan {
 
     /// Tells `sink` what `index` sends and receives; not for exchanges and barriers.
     #[inline]
-    pub(super) fn emit(&self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
+    pub(in crate::collectives) fn emit(&self, index: u32, lane: u32, round: u32, sink: &mut impl Sink) {
         self.algorithm.emit(self, index, lane, round, sink);
     }
 
