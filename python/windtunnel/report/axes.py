@@ -11,6 +11,7 @@ import math
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.report.html import text
@@ -169,6 +170,7 @@ def linked(content: str, link: str | None, title: str) -> str:
     return inner if link is None else f'<a href="{text(link)}">{inner}</a>'
 
 
+@cache
 def shades() -> list[str]:
     """256 colours from nothing to all, as `rrggbb`."""
     parts = [tuple(int(shade[i : i + 2], 16) for i in (0, 2, 4)) for shade in _SHADES]

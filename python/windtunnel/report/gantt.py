@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from windtunnel.breakdown import PART, PARTS
@@ -49,6 +48,8 @@ _KEYS = list(KINDS)
 _NUMBER = {key: number for number, key in enumerate(_KEYS)}
 _PASS = re.compile(r"(?:([F])|([BI])|([W]))\d")
 """A computation by its label: the letter of its pass, then chunk and microbatch, such as `F0.3 attention`."""
+
+_RUN = re.compile(rb"(.)\1*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -177,10 +178,4 @@ def rasterise(start: Sequence[float], finish: Sequence[float], kinds: Sequence[i
 
 def runs(pixels: bytearray) -> list[tuple[int, int, int]]:
     """Runs of one kind as (kind, first pixel, pixels); empty pixels are left out."""
-    found, at = [], 0
-    for kind, group in groupby(pixels):
-        count = sum(1 for _ in group)
-        if kind != NOTHING:
-            found.append((kind, at, count))
-        at += count
-    return found
+    return [(run[0][0], run.start(), len(run[0])) for run in _RUN.finditer(pixels) if run[0][0] != NOTHING]

@@ -137,7 +137,7 @@ def hosts_chart(placements: Rows, end_s: float, faults: Rows | None = None) -> s
     every = max(1, -(-len(hosts) // 8))
     for number in range(0, len(hosts), every):
         content += words(LEFT - 8, top + step * (number + 0.5) + 4, hosts[number], anchor="end")
-    content += words(LEFT - 8, top + height + 18, "host", anchor="end")
+    content += words(LEFT - 8, top + height + 36, "host", anchor="end")
     content += _job_boxes(placements, hosts, x, top, step)
     if faults is not None:
         place = {host: number for number, host in enumerate(hosts)}
