@@ -15,7 +15,7 @@ import json
 import sqlite3
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
@@ -292,8 +292,11 @@ class _Runner:
 
     def _mourn(self, death: Death) -> None:
         """A worker is gone: killed for memory, most likely. Its point gets another chance, alone."""
-        self.state.waiting.extendleft(reversed(death.behind))
+        undone = [number for number in (death.number, *death.behind) if not self._is_placed(number)]
+        self.state.waiting.extendleft(reversed([number for number in undone if number != death.number]))
         number = death.number
+        if number not in undone:
+            return
         if death.machine:
             lost = self.state.moved[number] = self.state.moved.get(number, 0) + 1
             if lost <= MACHINES:
@@ -305,6 +308,16 @@ class _Runner:
             self.state.alone.append(number)
         else:
             self._fail(number, f"the process that ran it died ({death.how}), twice; out of memory?", 0.0)
+
+    def _is_placed(self, number: int) -> bool:
+        """Whether a worker that is gone had written a point down before it could say so: then that is its outcome."""
+        if self.fresh:  # what is there may be of another time
+            return False
+        found = self.store.find(self.points[number], tables=self.tables)
+        if found is None:
+            return False
+        self._settle(number, replace(found, stored=False))
+        return True
 
     def _look(self) -> None:
         """Ends runs that take too long or too much, and the youngest where memory runs out."""
