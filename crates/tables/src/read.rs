@@ -122,7 +122,8 @@ impl Part {
             let chunk = |chunk: &Value<'_>| {
                 let meta = chunk.field(3)?;
                 let begin = meta.field(11).or_else(|| meta.field(9))?.whole()?;
-                let (begin, bytes) = (u64::try_from(begin).ok()?, u64::try_from(meta.field(7)?.whole()?).ok()?);
+                let (begin, bytes) =
+                    (u64::try_from(begin).ok()?, u64::try_from(meta.field(7)?.whole()?).ok()?);
                 (begin.checked_add(bytes)? <= length).then_some(Chunk { begin, bytes: bytes as usize, rows })
             };
             let chunks = group.field(1)?.list()?.iter().map(chunk).collect::<Option<Vec<_>>>()?;
@@ -318,7 +319,10 @@ mod tests {
             ("narrow", Column::U32(rows.clone().map(|n| n as u32).collect())),
             ("wide", Column::U64(rows.clone().map(|n| n << 40).collect())),
             ("sparse", Column::sparse(rows.clone().map(|n| (n % 3 > 0).then_some(n)))),
-            ("real", Column::F64(rows.clone().map(|n| if n % 5 == 0 { f64::NAN } else { n as f64 }).collect())),
+            (
+                "real",
+                Column::F64(rows.clone().map(|n| if n % 5 == 0 { f64::NAN } else { n as f64 }).collect()),
+            ),
             ("few", Column::known(rows.clone().map(|n| ["x", "y", "z"].get(n as usize % 4).copied()))),
             ("each", Column::Text(rows.clone().map(|n| n.to_string()).collect())),
             ("list", Column::F64List { values: (0..500).map(f64::from).collect(), width: 2 }),
@@ -340,7 +344,9 @@ mod tests {
             let rows = 0..250u64;
             for (name, values) in &found {
                 match (name.as_str(), values) {
-                    ("narrow", Values::Whole(values)) => assert!(values.iter().copied().eq(rows.clone().map(Some))),
+                    ("narrow", Values::Whole(values)) => {
+                        assert!(values.iter().copied().eq(rows.clone().map(Some)))
+                    }
                     ("wide", Values::Whole(values)) => {
                         assert!(values.iter().copied().eq(rows.clone().map(|n| Some(n << 40))));
                     }
@@ -359,9 +365,12 @@ mod tests {
                         }
                     }
                     ("list", Values::Lists(values)) => {
-                        assert!(values.iter().enumerate().all(|(n, list)| {
-                            *list == [2.0 * n as f64, 2.0 * n as f64 + 1.0]
-                        }));
+                        assert!(
+                            values
+                                .iter()
+                                .enumerate()
+                                .all(|(n, list)| { *list == [2.0 * n as f64, 2.0 * n as f64 + 1.0] })
+                        );
                         assert_eq!(values.len(), 250);
                     }
                     other => panic!("{other:?}"),

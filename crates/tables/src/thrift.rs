@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(found.field(1).and_then(Value::whole), Some(-1));
         assert_eq!(found.field(4).and_then(|inner| inner.field(1)), Some(&Value::Bool(true)));
         assert_eq!(found.field(5).and_then(Value::bytes), Some(b"ab".as_slice()));
-        assert_eq!(found.field(6).and_then(Value::list), Some([Value::Whole(0), Value::Whole(300)].as_slice()));
+        assert_eq!(
+            found.field(6).and_then(Value::list),
+            Some([Value::Whole(0), Value::Whole(300)].as_slice())
+        );
         assert_eq!(value(&mut &bytes[..bytes.len() - 1]), None);
     }
 

@@ -34,7 +34,7 @@ TICK = 0.2
 """Seconds between two looks at limits and memory."""
 
 CHUNK_S = 0.2
-"""Seconds of short runs that a worker gets at a time, so that it need not ask for each."""
+"""Processor seconds of short runs that a worker gets at a time, so that it need not ask for each."""
 
 MACHINES = 5
 """Times that a point is begun again because its machine was lost."""
@@ -233,13 +233,14 @@ class _Runner:
 
     def _give(self, numbers: list[int]) -> None:
         points = [self.points[number] for number in numbers]
+        root = self.store.root.absolute()
         self.state.begun += points
         self.executor.start(
             [
                 Task(
                     number,
                     point,
-                    self.store.place(point).absolute(),
+                    self.store.place(point, root),
                     self.tables,
                     self.threads,
                     self.room.need(self._estimate(number)),
@@ -273,7 +274,7 @@ class _Runner:
             self._learn(answer.number, summary)
         folder = None if summary is None else self.store.place(point)
         self.made += 1
-        self.made_s += answer.wall_s
+        self.made_s += answer.cpu_s
         self.longest = max(self.longest, (answer.wall_s, point), key=lambda one: one[0])
         self.state.ended.append((point, answer, summary))
         self._settle(

@@ -1,7 +1,7 @@
 """A worker process: takes tasks from a pipe, runs each and leaves its folder. It dies with its parent.
 
 Life cycle of a task: begun, run, written down (its folder gets its place), answered. Of short runs up to `SHORT_S`
-seconds are written down together, so a worker that is killed loses at most so much, which is run again.
+processor seconds are written down together, so a worker that is killed loses at most so much, which is run again.
 
 Invariants: an answer that says `done` comes after its folder is in place; answers come in the order of tasks.
 """
@@ -38,7 +38,10 @@ PR_SET_PDEATHSIG = 1
 
 
 SHORT_S = 0.2
-"""Seconds of runs whose results a worker holds before it writes them down."""
+"""Processor seconds of runs whose results a worker holds before it writes them down."""
+
+PATIENCE_S = 1.0
+"""Seconds for which it holds them at most, however little of the processors it has."""
 
 Mark = struct.Struct("<q")
 """The number of the task under way, where a parent finds it whatever becomes of the worker."""
@@ -76,13 +79,14 @@ def performed(tasks: list[Task], digests: Digests, begin: Callable[[Task], objec
     processor's caches, and each file, text and hash costs thrice of what it costs beside its like.
     """
     held: list[_Ran | Answer] = []
-    since = time.monotonic()
+    since, cpu = time.monotonic(), time.process_time()
     for task in tasks:
         begin(task)
         held.append(_simulated_or_refused(task) if _may_wait(task) else perform(task, digests))
-        if not _may_wait(task) or time.monotonic() - since >= SHORT_S:
+        took, waited = time.process_time() - cpu, time.monotonic() - since
+        if not _may_wait(task) or took >= SHORT_S or waited >= PATIENCE_S:
             yield [_settled(one, digests) for one in held]
-            held, since = [], time.monotonic()
+            held, since, cpu = [], time.monotonic(), time.process_time()
     if held:
         yield [_settled(one, digests) for one in held]
 
