@@ -92,7 +92,7 @@ def explore(
     from windtunnel.explore.search import Settings, search
     from windtunnel.explore.space import Space
     from windtunnel.layout.job import read_job
-    from windtunnel.results.folder import write_beside
+    from windtunnel.results.folder import check_file, write_beside
     from windtunnel.source import read_source
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
@@ -100,6 +100,8 @@ def explore(
     _one_of("--fabric", fabric, ("real", "ideal"))
     _one_of("--objective", objective, ("time", "memory"))
     _one_of("--settings", settings, FRAMEWORKS)
+    check_file(page, "--page")
+    check_file(save, "--save")
     space = Space(
         tp=_numbers("--tp", tp, 1), cp=_numbers("--cp", cp, 1), ep=_numbers("--ep", ep, 1), pp=_numbers("--pp", pp, 1),
         zero=_numbers("--zero", zero, 0), replicate=_numbers("--replicate", replicate, 1), orders=_names(order),
