@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import windtunnel
@@ -25,6 +26,7 @@ from windtunnel.layout.space import Space as LayoutSpace
 from windtunnel.source import read_source
 from windtunnel.studies.runner import Limits
 from windtunnel.studies.store import Store
+from windtunnel.validate.score import spearman
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +159,27 @@ def test_layouts_finds_the_same_best(tmp_path: Path) -> None:
     assert len(both) >= 2
     assert all(here == there for here, there in both)
     assert proven[0].flow_s == min(seconds for seconds in times.values() if seconds is not None)
+
+
+def test_layouts_ranks_as_the_cost_model_does(tmp_path: Path) -> None:
+    """Every layout that `windtunnel layouts --all` runs, by its time and by the cost model of the explorer."""
+    of = job()
+    space = LayoutSpace(zero=(1, 3), micro_batches=(1, 2), recompute=("none",), chunks=(2, 4))
+    with Store(tmp_path / "runs") as store:
+        run = layouts.search(of, store, space=space, fabric="ideal", top=None, limits=Limits(workers=1))
+    ran = [(row.layout, row.ideal_s) for row in run if row.ideal_s is not None]
+    own, training = of.own["parallelism"], of.own["training"]
+    choices = [Candidate(
+        it.tp, it.cp, it.ep, it.pp, it.dp, it.zero, 1, of.own["order"],
+        it.schedule, it.chunks, 0, it.micro_batch, it.recompute,
+    ).choice(own, training) for it, _ in ran]  # fmt: skip
+    told = [answer.iteration_s for batch in answers(of.source, of.overrides, choices, ideal=True) for answer in batch]
+    measured = np.array([seconds for _, seconds in ran])
+    estimated = np.array(told, dtype=float)
+    assert len(ran) >= 40
+    assert (spearman(estimated, measured) or 0) >= 0.99
+    assert measured[estimated.argmin()] <= 1.01 * measured.min()
+    assert np.abs(estimated / measured - 1).max() < 0.05
 
 
 def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:
