@@ -232,6 +232,48 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
         assert said in refused.stderr, refused.stderr
 
 
+SECTION = "explore: {tp: [4], cp: [1], zero: [1], micro_batch: [1], recompute: [none], prove: 0, budget: 70 GiB}\n"
+
+
+def test_the_section_says_what_is_searched(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO + SECTION, encoding="utf-8")
+    store = ["--store", str(tmp_path / "runs"), "--json"]
+    record = json.loads(command("explore", path, *store).stdout)
+    assert {row["tp"] for row in record["rows"]} == {4}
+    assert record["proof"]["proven"] == 0
+    # An option goes before the section.
+    other = json.loads(command("explore", path, *store, "--tp", "2").stdout)
+    assert {row["tp"] for row in other["rows"]} == {2}
+    options = ["--tp", "4", "--cp", "1", "--zero", "1", "--micro-batch", "1", "--recompute", "none", "--prove", "0"]
+    (tmp_path / "bare.yaml").write_text(SCENARIO, encoding="utf-8")
+    bare = json.loads(command("explore", tmp_path / "bare.yaml", *options, *store).stdout)
+    assert bare["rows"] == record["rows"]
+    # A run does not read it.
+    assert windtunnel.run(path).summary["jobs"] == windtunnel.run(tmp_path / "bare.yaml").summary["jobs"]
+
+
+def test_a_wrong_section_is_refused(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    for text, said in (
+        ("tp: 4", "small.yaml: explore.tp: expected a list, such as `[4]`, found `4`"),
+        ("tp: []", "explore.tp: expected at least one value"),
+        ("tp: [0]", "explore.tp: expected whole numbers from 1, found 0"),
+        ("tp: [3]", "none of 3 divides the 8 GPUs"),
+        ("budget: 0 GiB", "small.yaml: explore.budget: expected more than 0"),
+        ("ratio: 0.5", "explore.ratio: expected a number from 1"),
+        ("keep: 0", "explore.keep: expected a whole number from 1, found 0"),
+        ("prove: 1, packet: 2", "2 layouts packet by packet are more than the 1 that run as flows"),
+        ("objective: speed", "objective"),
+        ("tq: [4]", "tq"),
+        ("cp: [4], context_least: 4096", "a context-parallel rank has fewer than 4,096 tokens"),
+    ):
+        path.write_text(f"{SCENARIO}explore: {{{text}}}\n", encoding="utf-8")
+        refused = command("explore", path, "--store", str(tmp_path / "runs"), check=2)
+        assert said in refused.stderr, (text, refused.stderr)
+        assert "Traceback" not in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["scaleacross-fig4", "scaleacross-fig16"])
 def test_experiments_of_the_paper_hold(name: str) -> None:
     found = run_experiment(find(str(ROOT / "experiments" / name)))
