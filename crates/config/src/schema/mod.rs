@@ -3,6 +3,7 @@
 //!
 //! Nothing here is checked beyond types and units; [`crate::resolve()`] turns a [`Scenario`] into a plan.
 
+pub mod explore;
 pub mod impairments;
 pub mod job_source;
 pub mod jobs;
@@ -87,6 +88,8 @@ pub struct Scenario {
     /// Which tables are written.
     #[serde(default)]
     pub results: Results,
+    /// What `windtunnel explore` searches.
+    pub explore: Option<explore::Explore>,
 }
 
 /// What carries out collectives whose algorithm is left open.
