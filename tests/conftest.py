@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# A shell's background jobs and `nohup` start with these ignored, and children inherit that: tests ask what signals do.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ignored in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(_ignored, signal.SIG_DFL)
+
 EIGHT_H100 = """
 windtunnel: 1
 name: small

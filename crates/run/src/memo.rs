@@ -153,9 +153,8 @@ impl<'a> Memo<'a> {
             return key;
         }
         let symmetric = self.plan.cluster.episodes.memo == MemoName::Symmetric;
-        let mut key = Vec::new();
         if symmetric && jobs.len() > 1 {
-            key.push(u64::MAX - 1);
+            let mut key = vec![u64::MAX - 1];
             let mut names = Names::default();
             for job in jobs {
                 // What jobs of one workload load may differ.
@@ -165,15 +164,7 @@ impl<'a> Memo<'a> {
             }
             return key;
         }
-        for job in jobs {
-            key.extend([
-                job.job as u64 * 2 + u64::from(job.loading),
-                job.start.ps(),
-                job.placement.len() as u64,
-            ]);
-            key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));
-        }
-        key
+        exact_key(jobs)
     }
 
     /// The pattern of a job's placement that leaves the load balancer no choice, where all hosts are alike.
@@ -223,6 +214,16 @@ impl<'a> Memo<'a> {
     }
 }
 
+/// Which jobs an episode has, whether they load, when they begin in it, and where they are.
+fn exact_key(jobs: &[EpisodeJob]) -> Vec<u64> {
+    let mut key = Vec::new();
+    for job in jobs {
+        key.extend([job.job as u64 * 2 + u64::from(job.loading), job.start.ps(), job.placement.len() as u64]);
+        key.extend(job.placement.iter().map(|gpu| u64::from(gpu.0)));
+    }
+    key
+}
+
 /// Mean of the iterations after the first (of the only one if there is one), in picoseconds.
 pub fn mean(iterations: &[Iteration]) -> Option<f64> {
     let [first, .., last] = iterations else {
@@ -252,5 +253,42 @@ impl Names {
         };
         let (pod, leaf) = (number(0, (area, 0)), number(1, (area, u64::from(address.rack))));
         pod << 48 | leaf << 32 | number(2, (host, 0)) << 8 | u64::from(gpu.0 % per_host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windtunnel_kernel::{Span, Time};
+
+    /// Whatever changes what an episode comes to changes its key, and what is only counted does not.
+    #[test]
+    fn episodes_of_one_key_are_alike() {
+        let job = EpisodeJob {
+            job: 1,
+            placement: vec![EndpointId(4), EndpointId(5)],
+            start: Time::from_ps(7),
+            phase: Span::ZERO,
+            left: 1_000,
+            done_before: 0,
+            loading: false,
+            age: Span::ZERO,
+            redone: 0,
+            boundary: Time::ZERO,
+        };
+        let other = EpisodeJob { job: 2, placement: vec![EndpointId(0)], ..job.clone() };
+        let key = |job: EpisodeJob| exact_key(&[job, other.clone()]);
+        let others = [
+            EpisodeJob { job: 0, ..job.clone() },
+            EpisodeJob { placement: vec![EndpointId(5), EndpointId(4)], ..job.clone() },
+            EpisodeJob { placement: vec![EndpointId(4)], ..job.clone() },
+            EpisodeJob { start: Time::from_ps(8), ..job.clone() },
+            EpisodeJob { loading: true, ..job.clone() },
+        ];
+        let mut keys: Vec<Vec<u64>> = others.into_iter().map(key).chain([key(job.clone())]).collect();
+        assert_eq!(key(EpisodeJob { done_before: 9, left: 5, ..job }), keys[5]);
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 6);
     }
 }

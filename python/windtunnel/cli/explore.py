@@ -110,8 +110,8 @@ def explore(
     _one_of("--fabric", fabric, ("real", "ideal"))
     _one_of("--objective", objective, ("time", "memory"))
     _one_of("--settings", settings, FRAMEWORKS)
-    check_file(page, "--page")
-    check_file(save, "--save")
+    for place, flag in ((page, "--page"), (save, "--save")):
+        check_file(place, flag)
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     given = {
         "job": job, "gpus": gpus, "tp": _numbers("--tp", tp, 1), "cp": _numbers("--cp", cp, 1),
@@ -158,8 +158,7 @@ def explore(
     if found.stopped:
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
-    failed = flows > 0 and not any(row.flow_s is not None for row in rows)
-    return FAILED if failed else DONE
+    return FAILED if flows > 0 and not any(row.flow_s is not None for row in rows) else DONE
 
 
 def _proven(
