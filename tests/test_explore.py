@@ -259,12 +259,13 @@ def test_the_section_says_what_is_searched(command: Command, tmp_path: Path) -> 
     path.write_text(SCENARIO + SECTION, encoding="utf-8")
     store = ["--store", str(tmp_path / "runs"), "--json"]
     record = json.loads(command("explore", path, *store).stdout)
-    assert {row["tp"] for row in record["rows"]} == {4}
+    assert {row["layout"]["tp"] for row in record["rows"]} == {4}
     assert record["proof"]["proven"] == 0
     # An option goes before the section.
     other = json.loads(command("explore", path, *store, "--tp", "2").stdout)
-    assert {row["tp"] for row in other["rows"]} == {2}
-    options = ["--tp", "4", "--cp", "1", "--zero", "1", "--micro-batch", "1", "--recompute", "none", "--prove", "0"]
+    assert {row["layout"]["tp"] for row in other["rows"]} == {2}
+    options = ["--tp", "4", "--cp", "1", "--zero", "1", "--micro-batch", "1", "--recompute", "none"]
+    options += ["--prove", "0", "--budget", "70 GiB"]
     (tmp_path / "bare.yaml").write_text(SCENARIO, encoding="utf-8")
     bare = json.loads(command("explore", tmp_path / "bare.yaml", *options, *store).stdout)
     assert bare["rows"] == record["rows"]
@@ -283,7 +284,7 @@ def test_a_wrong_section_is_refused(command: Command, tmp_path: Path) -> None:
         ("ratio: 0.5", "explore.ratio: expected a number from 1"),
         ("keep: 0", "explore.keep: expected a whole number from 1, found 0"),
         ("prove: 1, packet: 2", "2 layouts packet by packet are more than the 1 that run as flows"),
-        ("objective: speed", "objective"),
+        ("objective: speed", "unknown value `speed`, expected one of `time`, `memory`"),
         ("tq: [4]", "tq"),
         ("cp: [4], context_least: 4096", "a context-parallel rank has fewer than 4,096 tokens"),
     ):
