@@ -17,6 +17,7 @@ import pytest
 import windtunnel
 from conftest import ROOT
 from windtunnel.report import timeline, write_report
+from windtunnel.results.rows import Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -322,9 +323,11 @@ def test_a_log_shows_the_cluster_over_time(tmp_path: Path) -> None:
     figures = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
     assert figures == ["GPUs and jobs over time", "jobs over hosts", "waiting time by size"]
     # As much of the picture is a job's as the GPUs are busy.
-    hosts, lanes = timeline.gpu_lanes(stays, end)
-    assert hosts.tolist() == list(range(int(stays["host"].max()) + 1))  # type: ignore[arg-type]
-    assert (lanes >= 2).sum() / gpus / timeline.COLUMNS == pytest.approx(cluster["utilisation"], abs=0.002)
+    hosts, lanes = timeline.gpu_lanes(Rows.of(stays), end)
+    assert hosts == list(range(int(stays["host"].max()) + 1))  # type: ignore[arg-type]
+    assert sum(pixel >= 2 for lane in lanes for pixel in lane) / gpus / timeline.COLUMNS == pytest.approx(
+        cluster["utilisation"], abs=0.002
+    )
 
 
 def test_the_picture_of_many_jobs_is_bounded() -> None:
@@ -336,11 +339,11 @@ def test_the_picture_of_many_jobs_is_bounded() -> None:
         "gpus": np.full(rows, 4), "start_s": start, "finish_s": start + 1e4 * draw.random(rows),
     })  # fmt: skip
     began = time.process_time()
-    chart = timeline.hosts_chart(stays, 1.1e6)
+    chart = timeline.hosts_chart(Rows.of(stays), 1.1e6)
     assert time.process_time() - began < 5
     assert len(chart) < 2_000_000
     jobs = pl.DataFrame({"gpus": draw.integers(1, 129, rows), "submit_s": start, "start_s": start + draw.random(rows)})
-    assert len(timeline.waiting_chart(jobs)) < 100_000
+    assert len(timeline.waiting_chart(Rows.of(jobs))) < 100_000
 
 
 def test_what_fails_is_in_the_picture() -> None:
@@ -349,16 +352,17 @@ def test_what_fails_is_in_the_picture() -> None:
     faults = pl.DataFrame({"cause": ["host", "gpu", "switch"], "component": ["host1", "host0/gpu3", "leaf0"],
                            "time_s": [0.0, 100.0, 0.0], "repair_s": [40.0, 50.0, 200.0],
                            "jobs": [0, 1, 0]})  # fmt: skip
-    hosts, lanes = timeline.gpu_lanes(stays, 200.0, faults)
-    assert hosts.tolist() == [0, 1]
-    assert lanes.shape == (8, timeline.COLUMNS)
-    at = {second: lanes[:, second * timeline.COLUMNS // 200].tolist() for second in (10, 45, 60, 120, 190)}
+    placed, broken = Rows.of(stays), Rows.of(faults)
+    hosts, lanes = timeline.gpu_lanes(placed, 200.0, broken)
+    assert hosts == [0, 1]
+    assert [len(lane) for lane in lanes] == [timeline.COLUMNS] * 8
+    at = {second: [lane[second * timeline.COLUMNS // 200] for lane in lanes] for second in (10, 45, 60, 120, 190)}
     assert at[10] == [2, 2, 2, 2, 1, 1, 1, 1]
     assert at[45] == [2, 2, 2, 2, 0, 0, 0, 0]
     assert at[60] == [2, 2, 2, 2, 0, 0, 3, 3]
     assert at[120] == [0, 0, 0, 1, 0, 0, 3, 3]
     assert at[190] == [0, 0, 0, 0, 0, 0, 3, 3]
-    assert timeline.hosts_chart(stays, 200.0, faults).count("<svg") == 1
+    assert timeline.hosts_chart(placed, 200.0, broken).count("<svg") == 1
 
 
 def test_the_shared_cluster_shows_what_it_says(tmp_path: Path) -> None:

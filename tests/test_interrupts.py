@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -101,22 +102,91 @@ def test_a_signal_ends_a_run_whatever_the_engine_does(tmp_path: Path, number: si
 
 def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
+    (tmp_path / "long.yaml").write_text(json.dumps(LONG), encoding="utf-8")
+    code = """
+import sys
+from windtunnel import interrupts
+from windtunnel.cli import main
+
+interrupts.PATIENCE = 60
+sys.exit(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WINDTUNNEL_ENGINE": "stuck"}
+    call = [sys.executable, "-c", code, "run", "long.yaml", "--out", "out"]
+    with subprocess.Popen(call, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while cpu_seconds(process.pid) < 0.6:
+            time.sleep(0.1)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+        _, errors = process.communicate(timeout=50)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+
+
+SLOW = """
+import hashlib
+from windtunnel._engine import *
+
+def run(*arguments):
+    hashlib.pbkdf2_hmac("sha256", b"", b"", %d)
+    progress = arguments[-1]
+    progress(0.5, 0.0, 0, "simulating")
+    raise AssertionError("it went on")
+"""
+"""An engine that says nothing for some seconds, and then asks."""
+
+
+def test_a_process_of_python_is_not_ended(tmp_path: Path) -> None:
+    """A notebook's kernel outlives a Ctrl-C for which the engine has no ear, however often it comes."""
+    began = time.process_time()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)
+    rounds = int(200_000 * 4 / (time.process_time() - began))
+    (tmp_path / "slow.py").write_text(SLOW % rounds, encoding="utf-8")
     code = """
 import os, signal, threading, time
 import windtunnel
-from windtunnel import interrupts
 
-interrupts.PATIENCE = 60
 def send():
-    for _ in range(2):
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=send, daemon=True).start()
-windtunnel.run("name: x")
+try:
+    windtunnel.run("name: x")
+except KeyboardInterrupt:
+    print("interrupted")
+time.sleep(0.1)
+print("alive")
 """
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WINDTUNNEL_ENGINE": "stuck"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, timeout=50, check=False)
-    assert done.returncode == 128 + signal.SIGTERM
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WINDTUNNEL_ENGINE": "slow"}
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(call, env=environment, cwd=tmp_path, timeout=50, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\nalive\n"), done.stderr
+
+
+@pytest.mark.engine
+def test_a_signal_to_a_short_run_is_not_lost(tmp_path: Path) -> None:
+    """Runs that end before the engine asks leave their results, and a loop of them ends at Ctrl-C."""
+    code = """
+import os, signal, sys
+import windtunnel
+from windtunnel import api
+
+simulated = api._simulated
+def interrupted(*arguments):
+    text = simulated(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    return text
+api._simulated = interrupted
+try:
+    windtunnel.run(sys.argv[1], out="out")
+except KeyboardInterrupt:
+    print(windtunnel.load("out").summary["partial"])
+"""
+    small = {**LONG, "jobs": [{"name": "a", "workload": {"flows": {"pattern": "ring", "bytes": "1 KB"}}}]}
+    (tmp_path / "small.yaml").write_text(json.dumps(small), encoding="utf-8")
+    call = [sys.executable, "-c", code, "small.yaml"]
+    done = subprocess.run(call, cwd=tmp_path, timeout=50, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
 def cpu_seconds(pid: int) -> float:

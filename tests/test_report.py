@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import numpy as np
-import polars as pl
 import pytest
 
 import windtunnel
 from synthetic import write_run
 from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
-from windtunnel.report.canvas import time_unit
+from windtunnel.report.axes import time_unit
+from windtunnel.report.cdf import SPOKEN
 from windtunnel.report.heatmap import MOST_ROWS, grid
-from windtunnel.text import duration
+from windtunnel.results.rows import Rows, rows_of
+from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,9 +83,11 @@ def test_figures_say_their_values_to_who_points_at_them(page: str, finished_run:
     assert f"iteration 0: compute {duration(first['compute_ps'] / 1e12)}, {100 * share:.1f} % of it" in said
     marks = [text for text in said if text.startswith("all: ")]
     assert [text.partition(" take at most ")[0] for text in marks] == [
-        f"all: {share} of flows" for share in ("50.0 %", "90.0 %", "99.0 %")
+        f"all: {percent(share)} of flows" for share in SPOKEN
     ]
-    assert "waterfall-" not in page
+    assert any(text.startswith("stage 0, compute: ") and "forward" in text for text in said)
+    link = finished_run.links.row(0, named=True)
+    assert any(text.startswith(str(link["link"])) and text.endswith("% at most") for text in said)
 
 
 def test_the_same_run_gives_the_same_bytes(finished_run: Result, tmp_path: Path) -> None:
@@ -103,11 +106,13 @@ def test_a_hundred_thousand_operations_take_under_three_seconds(tmp_path: Path) 
 
 def test_a_pixel_shows_what_fills_most_of_it() -> None:
     width = 1 / gantt.COLUMNS
-    start = np.array([0.0, 2.0, 2.6, 10.0]) * width
-    finish = np.array([2.0, 2.6, 3.0, 10.05]) * width
-    pixels = gantt.rasterise(start, finish, np.array([0, 1, 2, 3], dtype=np.int16))
-    assert pixels[:5].tolist() == [0, 0, 1, -1, -1]
-    assert pixels[10] == -1  # a twentieth is not shown
+    start = [0.0, 2.0 * width, 2.6 * width, 10.0 * width]
+    finish = [2.0 * width, 2.6 * width, 3.0 * width, 10.05 * width]
+    pixels = gantt.rasterise(start, finish, [0, 1, 2, 3])
+    none = gantt.NOTHING
+    assert list(pixels[:5]) == [0, 0, 1, none, none]
+    assert pixels[10] == none  # a twentieth is not shown
+    assert len(pixels) == gantt.COLUMNS
     assert gantt.runs(pixels) == [(0, 0, 2), (1, 2, 1)]
 
 
@@ -115,12 +120,28 @@ def test_a_lane_covers_the_time_its_operations_take() -> None:
     rng = np.random.default_rng(3)
     edges = np.sort(rng.random(200))
     start, finish = edges[::2], edges[1::2]
-    pixels = gantt.rasterise(start, finish, np.zeros(100, dtype=np.int16))
-    assert (pixels >= 0).mean() == pytest.approx((finish - start).sum(), abs=100 / gantt.COLUMNS)
+    pixels = gantt.rasterise(start.tolist(), finish.tolist(), [0] * 100)
+    covered = sum(pixel != gantt.NOTHING for pixel in pixels) / gantt.COLUMNS
+    assert covered == pytest.approx((finish - start).sum(), abs=100 / gantt.COLUMNS)
+
+
+def test_pixels_are_those_of_a_slow_reference() -> None:
+    """Whatever operations follow each other in a stream: a pixel shows the kind that has most of it."""
+    rng = np.random.default_rng(5)
+    edges = np.sort(np.concatenate([rng.random(60), 0.3 + 0.01 * rng.random(400), [0.0, 1.0]]))
+    start, finish = edges[:-1], edges[1:]
+    kinds = rng.integers(0, 6, len(start))
+    filled = np.zeros((6, gantt.COLUMNS))
+    for a, b, kind in zip(start, finish, kinds, strict=True):
+        pixel = np.arange(gantt.COLUMNS)
+        filled[kind] += np.clip(np.minimum(b * gantt.COLUMNS, pixel + 1) - np.maximum(a * gantt.COLUMNS, pixel), 0, 1)
+    pixels = np.array(gantt.rasterise(start.tolist(), finish.tolist(), kinds.tolist()))
+    shown = np.take_along_axis(filled, pixels[None, :].astype(int), axis=0)[0]
+    assert shown == pytest.approx(filled.max(axis=0))
 
 
 def test_colours_follow_kind_dimension_and_label() -> None:
-    rows = pl.DataFrame({
+    rows = Rows({
         "label": ["F0.0", "I1.3 attention", "W0.1 mlp", "Fused optimiser", "B0.1 gradient", "x"],
         "kind": ["calc", "calc", "calc", "calc", "collective", "send"],
         "dimension": ["other", "other", "other", "other", "dp", "other"],
@@ -132,10 +153,33 @@ def test_colours_follow_kind_dimension_and_label() -> None:
 def test_many_links_share_rows_and_the_fullest_shows() -> None:
     bins = np.zeros((1000, 4))
     bins[517, 2] = 0.9
-    cells = grid(pl.DataFrame({"utilisation_bins": pl.Series(bins).arr.to_list()}))
-    assert cells.shape == (MOST_ROWS, 4)
-    assert cells.max() == pytest.approx(0.9)
-    assert np.argwhere(cells > 0).tolist() == [[517 * MOST_ROWS // 1000, 2]]
+    cells = grid(bins.tolist())
+    assert (len(cells), len(cells[0])) == (MOST_ROWS, 4)
+    full = [(row, column) for row, values in enumerate(cells) for column, value in enumerate(values) if value]
+    assert full == [(517 * MOST_ROWS // 1000, 2)]
+    assert cells[full[0][0]][2] == 0.9
+
+
+@pytest.mark.parametrize("table", ["operations", "flows", "links", "iterations", "critical_path", "jobs"])
+def test_rows_are_those_of_polars(finished_run: Result, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short table is read by the engine, a long one by polars: both say the same."""
+    short = rows_of(finished_run, table).columns
+    assert short == finished_run.table(table).to_dict(as_series=False)
+    last = table in ("operations", "critical_path")
+    some = rows_of(finished_run, table, job="pretrain", last=last) if "job" in short else None
+    monkeypatch.setattr("windtunnel.results.rows.FEW", 0)
+    assert rows_of(finished_run, table).columns == short
+    if some is not None:
+        assert some.height > 0
+        assert rows_of(finished_run, table, job="pretrain", last=last).columns == some.columns
+
+
+def test_a_report_is_the_same_however_its_tables_are_read(
+    finished_run: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = write_report(finished_run, tmp_path / "a.html").read_bytes()
+    monkeypatch.setattr("windtunnel.results.rows.FEW", 0)
+    assert write_report(finished_run, tmp_path / "b.html").read_bytes() == one
 
 
 def test_a_run_that_knows_nothing_still_has_a_report(finished_run: Result, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from synthetic import write_run
 from test_study_page import checked
 from windtunnel import InputError, Result
 from windtunnel.breakdown import PARTS
+from windtunnel.report.cdf import SHARES
 from windtunnel.report.runs import write_runs_report
-from windtunnel.report.runs.distribution import SHARES
 from windtunnel.text import duration
 
 if TYPE_CHECKING:

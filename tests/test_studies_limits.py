@@ -460,6 +460,27 @@ def test_an_executor_of_one_worker_gives_what_many_give(tmp_path: Path, scenario
     assert found(1, points) == found(3, points)
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "said"),
+    [
+        ("--svg", "file/x.svg", "--svg: cannot write `file/x.svg`: not a directory"),
+        ("--html", "folder", "--html: expected a file, found the folder `folder`"),
+        ("--out", "x.txt", "--out: expected a file that ends in `.parquet` or `.csv`, found `x.txt`"),
+        ("--out", f"{'x' * 252}.csv", "file name too long"),
+        ("--svg", "/proc/x.svg", "--svg: cannot write `/proc/x.svg`"),
+    ],
+)
+def test_an_impossible_place_is_told_before_anything_runs(
+    command: Command, tmp_path: Path, scenario: Path, option: str, name: str, said: str
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    done = command("sweep", scenario, "--vary", "seed=1,2", option, name, "--store", "store", check=2)
+    assert said in done.stderr
+    assert not (tmp_path / "store").exists()
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", "folder", scenario.name}
+
+
 def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="as a store"):

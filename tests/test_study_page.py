@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from windtunnel.engine import InputError
+from windtunnel.report.axes import numbers
 from windtunnel.report.study import picture, study_page
-from windtunnel.report.study.axes import numbers
 from windtunnel.report.study.front import front
 from windtunnel.report.study.table import PageRow, Table
 

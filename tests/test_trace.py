@@ -12,6 +12,7 @@ import pytest
 import windtunnel
 from perfetto_reader import Track, read
 from windtunnel.engine import TableWriter
+from windtunnel.results.rows import Rows
 from windtunnel.trace import write_trace
 from windtunnel.trace.perfetto import varint
 from windtunnel.trace.timeline import arrows, lanes
@@ -133,7 +134,7 @@ def posted(*rows: tuple[int, int, str, int, int | None, int | None]) -> pl.DataF
 def joined(rows: pl.DataFrame) -> set[tuple[int, int, int, int]]:
     """Arrows as sender, its operation, receiver, its operation."""
     ends: dict[int, dict[bool, tuple[int, int]]] = {}
-    for (_, rank), mine in arrows(rows).items():
+    for (_, rank), mine in arrows(Rows.of(rows)).items():
         for (_, operation), flow in mine.items():
             ends.setdefault(flow.number, {})[flow.leaves] = (rank, operation)
     return {(*both[True], *both[False]) for both in ends.values()}
@@ -155,7 +156,7 @@ def test_no_arrow_is_guessed() -> None:
         (0, 1, "send", 0, 1, 7), (1, 1, "receive", 0, 0, None), (1, 2, "send", 0, 0, 3), (0, 2, "receive", 0, 1, 3)
     )
     assert joined(rows) == {(1, 2, 0, 2)}
-    assert arrows(rows.drop("tag")) == {}
+    assert arrows(Rows.of(rows.drop("tag"))) == {}
 
 
 @pytest.mark.engine

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeAlias, TypedDict
+from typing import Any, Self, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ class TableWriter:  # of a folder of tables; its limits are for tests
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, error: type[BaseException] | None, *_rest: object) -> None: ...
+
+# None: more rows than `most`, or not written by this engine
+def read_table(folder: str | Path, columns: Sequence[str] | None, most: int) -> dict[str, list[Any]] | None: ...
 
 Sink: TypeAlias = TableWriter | Callable[[str, Columns], None] | None  # None drops the tables
 Progress: TypeAlias = Callable[

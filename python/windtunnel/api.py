@@ -65,9 +65,9 @@ def run(
     hears fractions of `simulating` alone.
 
     Raises `InputError` on a bad scenario, `RunError` when the run fails, and whatever `progress` raises, which stops
-    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`), or end the process where the
-    engine does not answer within two seconds. A run whose folder `out` names can go on after that, or after it was
-    killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
+    the run. Ctrl-C, SIGTERM and SIGHUP give a partial result (`summary["partial"]`) as soon as the engine heeds them;
+    one that comes when it is done raises `KeyboardInterrupt`. A run whose folder `out` names can go on after that, or
+    after it was killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
     """
     source = read_source(scenario)
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
@@ -201,6 +201,7 @@ def run_source(
         place(target)
         if kept is not None and not summary["partial"]:
             kept.unlink(missing_ok=True)
+    interrupts.raise_unheeded()
     return Result(target)
 
 

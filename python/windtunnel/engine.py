@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         mpi_times,
         names,
         nearest,
+        read_table,
         run,
         scenario_tree,
         schema,
@@ -74,6 +75,7 @@ else:
     mpi_times = _engine.mpi_times
     names = _engine.names
     nearest = _engine.nearest
+    read_table = _engine.read_table
     run = _engine.run
     scenario_tree = _engine.scenario_tree
     schema = _engine.schema
@@ -108,6 +110,7 @@ __all__ = [
     "mpi_times",
     "names",
     "nearest",
+    "read_table",
     "run",
     "scenario_tree",
     "schema",

@@ -2,12 +2,16 @@
 
 Python handles a signal between two of its own instructions, so never while the engine is at work. Therefore a run
 looks for signals where the engine calls `progress`, some five times a second, and stops there with a partial result. An
-engine that does not call (it lays out a large topology, or is caught in a loop) cannot be stopped from within. So a
-thread hears of each signal at once, through the pipe that `signal.set_wakeup_fd` names. It ends the process if nobody
-has heeded the signal for `PATIENCE` seconds, or if another one comes meanwhile. Nothing half-written stays then, and a
-run's journal does: the run can go on.
+engine that does not call (it lays out a large topology, or is caught in a loop) cannot be stopped from within. So
+under the command line, within `watched`, a thread hears of each signal at once, through the pipe that
+`signal.set_wakeup_fd` names. It ends the process if nobody has heeded the signal for `PATIENCE` seconds, or if another
+one comes meanwhile. Nothing half-written stays then, and a run's journal does: the run can go on.
 
-Invariants: a signal that is heeded in time never ends the process from here; signals that are ignored stay so.
+A process that only imports Windtunnel, such as a notebook's kernel, is not ours to end: there a signal waits until the
+engine calls, or has ended.
+
+Invariants: a signal that is heeded in time never ends the process from here; none is lost; signals that are ignored
+stay so.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -100,6 +104,11 @@ class Interrupts:
 
         return raising_progress
 
+    def raise_unheeded(self) -> None:
+        """Raises a signal that came so late that the engine ended without being told."""
+        if self._pending is not None and self._heeded is None:
+            raise self.error(self._pending)
+
     def clear(self) -> str:
         """Removes what is half-written; a hint for who wants to go on, if that can be."""
         if self.made is not None:
@@ -122,7 +131,7 @@ def interruptible() -> Iterator[Interrupts]:
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = [(number, signal.signal(number, interrupts.handle)) for number in heard]
     try:
-        with _Watch(heard, interrupts):
+        with _Watch(heard, interrupts) if _Watch.allowed else nullcontext():
             yield interrupts
     except (InputError, RunError):
         # Raised inside a policy, it comes back as that one's failure.
@@ -144,23 +153,32 @@ class _Raising(Interrupts):
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Within it Ctrl-C ends the process also while the engine is at work. SIGTERM and SIGHUP do so by themselves."""
+    """For a process of one command: within it a signal ends the process also while the engine is at work.
+
+    Ctrl-C by what is here, SIGTERM and SIGHUP by themselves, and any of them by `interruptible`.
+    """
     interrupts = _Raising()
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or not usual:
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupts.handle)
+    before, _Watch.allowed = _Watch.allowed, True
     try:
-        with _Watch([signal.SIGINT], interrupts):
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if threading.current_thread() is not threading.main_thread() or not usual:
             yield
+            return
+        signal.signal(signal.SIGINT, interrupts.handle)
+        try:
+            with _Watch([signal.SIGINT], interrupts):
+                yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _Watch.allowed = before
 
 
 class _Watch:
     """A thread that ends the process where a signal of `heard` is not heeded; see the head of this file."""
 
+    allowed = False
+    """Whether this process may be ended: within `watched`."""
     pipes: set[int] = set()  # noqa: RUF012
     """Ends of the pipes of all watches; the innermost hears."""
 

@@ -432,6 +432,7 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
     for function in [
         wrap_pyfunction!(run, module)?,
         wrap_pyfunction!(journal_request, module)?,
+        wrap_pyfunction!(tables::read_table, module)?,
         wrap_pyfunction!(build, module)?,
         wrap_pyfunction!(collective_times, module)?,
         wrap_pyfunction!(kernel_times, module)?,

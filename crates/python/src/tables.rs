@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use windtunnel_scenario::table::{Batch, Column, TableSink};
-use windtunnel_tables::{Folder, Limits, TableError};
+use windtunnel_tables::{Folder, Limits, TableError, Values};
 
 /// Writes tables below a folder as `TABLE/part-00000.parquet`, ….
 ///
@@ -97,6 +97,34 @@ impl TableWriter {
         // What failed leaves no folder; writing more could only fail again and hide why.
         if error.is_none() { self.close() } else { Ok(()) }
     }
+}
+
+/// Columns of a small table as lists; None where it has more than `most` rows, or was not written by this engine.
+#[pyfunction]
+#[pyo3(signature = (folder, columns, most))]
+pub(crate) fn read_table<'py>(
+    py: Python<'py>,
+    folder: PathBuf,
+    columns: Option<Vec<String>>,
+    most: u64,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(found) = py.detach(|| windtunnel_tables::read(&folder, columns.as_deref(), most)) else {
+        return Ok(None);
+    };
+    let table = PyDict::new(py);
+    for (name, values) in found {
+        match values {
+            Values::Whole(values) => table.set_item(name, values)?,
+            Values::Real(values) => table.set_item(name, values)?,
+            Values::Lists(values) => table.set_item(name, values)?,
+            Values::Text { names, codes } => {
+                let names: Vec<_> = names.iter().map(|name| PyString::new(py, name)).collect();
+                let texts = codes.iter().map(|code| code.map(|code| &names[code as usize]));
+                table.set_item(name, PyList::new(py, texts.collect::<Vec<_>>())?)?;
+            }
+        }
+    }
+    Ok(Some(table))
 }
 
 fn raise(error: TableError) -> PyErr {

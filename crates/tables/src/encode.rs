@@ -1,6 +1,6 @@
 //! Encodings of levels, indices and values (`parquet-format`, `Encodings.md`).
 
-use crate::thrift::varint;
+use crate::thrift::{number, varint};
 
 /// Equal values from which on a run is cheaper than bits.
 const RUN: usize = 8;
@@ -60,6 +60,42 @@ pub(crate) fn text(value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(value.as_bytes());
 }
 
+/// The first `count` values of such a hybrid; `None` if it ends before.
+pub(crate) fn unpack(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
+    let mut values = Vec::new();
+    let whole = width.div_ceil(8) as usize;
+    while values.len() < count {
+        let head = number(&mut bytes)?;
+        let left = count - values.len();
+        let length = usize::try_from(head >> 1).ok()?;
+        if head & 1 == 0 {
+            let mut value = [0; 4];
+            let (first, rest) = bytes.split_at_checked(whole)?;
+            value.get_mut(..whole)?.copy_from_slice(first);
+            bytes = rest;
+            values.extend(std::iter::repeat_n(u32::from_le_bytes(value), length.min(left)));
+        } else {
+            let (packed, rest) = bytes.split_at_checked(length.checked_mul(width as usize)?)?;
+            bytes = rest;
+            let (mut held, mut known, mask) = (0u64, 0u32, (1u64 << width) - 1);
+            let mut packed = packed.iter();
+            for _ in 0..length.saturating_mul(RUN).min(left) {
+                while known < width {
+                    held |= u64::from(*packed.next()?) << known;
+                    known += 8;
+                }
+                values.push((held & mask) as u32);
+                held >>= width;
+                known -= width;
+            }
+        }
+        if length == 0 {
+            return None;
+        }
+    }
+    Some(values)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +138,7 @@ mod tests {
             let values: Vec<u32> = runs.iter().flat_map(|&(value, times)| std::iter::repeat_n(value, times)).collect();
             let mut bytes = Vec::new();
             hybrid(&values, width, &mut bytes);
+            prop_assert_eq!(unpack(&bytes, width, values.len()), Some(values.clone()));
             prop_assert_eq!(decode(&bytes, width as usize, values.len()), values);
         }
     }

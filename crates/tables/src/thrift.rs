@@ -125,9 +125,125 @@ pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
+/// The number that `varint` wrote, taken from the front; `None` if it does not end or has more than 64 bits.
+pub(crate) fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut found = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        found |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// What was written, as it is read back.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Bool(bool),
+    Whole(i64),
+    Bytes(&'a [u8]),
+    List(Vec<Self>),
+    Struct(Vec<(i16, Self)>),
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn field(&self, number: i16) -> Option<&Self> {
+        let Self::Struct(fields) = self else { return None };
+        fields.iter().find(|(known, _)| *known == number).map(|(_, value)| value)
+    }
+
+    pub(crate) const fn whole(&self) -> Option<i64> {
+        if let Self::Whole(value) = self { Some(*value) } else { None }
+    }
+
+    pub(crate) const fn bytes(&self) -> Option<&'a [u8]> {
+        if let Self::Bytes(value) = self { Some(value) } else { None }
+    }
+
+    pub(crate) fn list(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
+    }
+}
+
+/// The struct at the front of `bytes`; `None` if it is none.
+pub(crate) fn value<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
+    item(bytes, STRUCT, 0)
+}
+
+/// Structs within structs, at most; Parquet's have five.
+const DEEPEST: u32 = 16;
+
+fn item<'a>(bytes: &mut &'a [u8], kind: u8, depth: u32) -> Option<Value<'a>> {
+    let zigzag = |value: u64| (value >> 1) as i64 ^ -((value & 1) as i64);
+    match kind {
+        TRUE | FALSE => Some(Value::Bool(kind == TRUE)),
+        I8 => {
+            let (&byte, rest) = bytes.split_first()?;
+            *bytes = rest;
+            Some(Value::Whole((byte as i8).into()))
+        }
+        I32 | I64 => number(bytes).map(zigzag).map(Value::Whole),
+        BINARY => {
+            let length = usize::try_from(number(bytes)?).ok()?;
+            let (value, rest) = bytes.split_at_checked(length)?;
+            *bytes = rest;
+            Some(Value::Bytes(value))
+        }
+        LIST if depth < DEEPEST => {
+            let (&head, rest) = bytes.split_first()?;
+            *bytes = rest;
+            let length = if head >> 4 == 15 { number(bytes)? } else { u64::from(head >> 4) };
+            let kind = head & 15;
+            // Each of the items takes a byte at least.
+            if matches!(kind, TRUE | FALSE) || length > bytes.len() as u64 {
+                return None;
+            }
+            (0..length).map(|_| item(bytes, kind, depth + 1)).collect::<Option<_>>().map(Value::List)
+        }
+        STRUCT if depth < DEEPEST => {
+            let (mut fields, mut last) = (Vec::new(), 0i16);
+            loop {
+                let (&head, rest) = bytes.split_first()?;
+                *bytes = rest;
+                if head == 0 {
+                    return Some(Value::Struct(fields));
+                }
+                // A step of zero would say a number of its own, which none of ours needs.
+                last = last.checked_add(i16::from(head >> 4)).filter(|_| head >> 4 > 0)?;
+                fields.push((last, item(bytes, head & 15, depth + 1)?));
+            }
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut writer = Writer::default();
+        writer.i32(1, -1);
+        writer.inner(4, |inner| inner.bool(1, true));
+        writer.binary(5, b"ab");
+        writer.i32s(6, &[0, 300]);
+        let bytes = writer.end();
+        let mut left = bytes.as_slice();
+        let found = value(&mut left).unwrap();
+        assert!(left.is_empty());
+        assert_eq!(found.field(1).and_then(Value::whole), Some(-1));
+        assert_eq!(found.field(4).and_then(|inner| inner.field(1)), Some(&Value::Bool(true)));
+        assert_eq!(found.field(5).and_then(Value::bytes), Some(b"ab".as_slice()));
+        assert_eq!(
+            found.field(6).and_then(Value::list),
+            Some([Value::Whole(0), Value::Whole(300)].as_slice())
+        );
+        assert_eq!(value(&mut &bytes[..bytes.len() - 1]), None);
+    }
 
     #[test]
     fn fields_are_as_thrift_has_them() {

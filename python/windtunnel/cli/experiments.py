@@ -14,6 +14,7 @@ from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.study_options import FreshOption, MemoryOption, WorkersOption, limits_of
 from windtunnel.engine import InputError
+from windtunnel.results.folder import check_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,6 +72,7 @@ def run(
             "expected the name of an experiment or `--all`, not both\n\nhint: `windtunnel experiments list`"
         )
     limits = limits_of(workers, memory=memory)
+    check_file(None if folder is None else folder / "index.html", "--out")
     if name is None:
         return _run_all(folder or Path("runs") / "experiments", store, limits, fresh=fresh, as_json=json)
     experiment = find(name)
@@ -111,6 +113,7 @@ def report(
     from windtunnel.results.folder import write_beside
 
     limits = limits_of(workers, memory=memory)
+    check_file(target, "--out")
     with study_progress(0) as progress:
         every = [find(name) for name in names]
         found = run_experiments(every, store=store, limits=limits, fresh=fresh, progress=progress)

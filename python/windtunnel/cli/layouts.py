@@ -12,6 +12,7 @@ from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
+from windtunnel.results.folder import TABLES, check_file
 
 if TYPE_CHECKING:
     from windtunnel.source import Source
@@ -65,6 +66,7 @@ def layouts(
 
     if fabric not in ("ideal", "real"):
         raise InputError(f"--fabric: expected `ideal` or `real`, found `{fabric}`")
+    check_file(out, "--out", TABLES)
     space = Space(
         schedules=_names(schedule) or Space.schedules,
         chunks=_numbers("--chunks", chunks, 2),

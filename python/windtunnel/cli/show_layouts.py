@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from windtunnel.cli.console import out
-from windtunnel.engine import InputError
 from windtunnel.layout.search import is_own
 from windtunnel.text import UNKNOWN, count, duration, percent, size
 
@@ -93,8 +92,6 @@ def write_table(rows: list[Row], target: Path) -> None:
 
     from windtunnel.results.folder import write_beside
 
-    if target.suffix not in (".parquet", ".csv"):
-        raise InputError(f"--out: expected a file that ends in `.parquet` or `.csv`, found `{target}`")
     frame = pl.DataFrame([row.record() for row in rows], infer_schema_length=None)
     if target.suffix == ".csv":
         write_beside(target, frame.write_csv().encode())

@@ -22,6 +22,7 @@ from windtunnel.cli.study_options import (
 )
 from windtunnel.cli.study_page import write_picture, write_study_page
 from windtunnel.engine import InputError
+from windtunnel.results.folder import TABLES, check_file
 from windtunnel.source import override_text
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ def sweep(
     from windtunnel.studies.study import check_name
 
     check_name(name or "", "--name")
+    check_file(out_file, "--out", TABLES)
+    check_file(html, "--html")
+    check_file(svg, "--svg")
     study = (
         _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
         if vary
@@ -315,8 +319,6 @@ def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], tar
     if target.suffix == ".csv":
         write_beside(target, frame.write_csv().encode())
         return
-    if target.suffix != ".parquet":
-        raise InputError(f"--out: expected a file that ends in `.parquet` or `.csv`, found `{target}`")
     import io
 
     buffer = io.BytesIO()

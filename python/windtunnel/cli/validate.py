@@ -61,7 +61,7 @@ def validate(
 ) -> int:
     """Predict published measurements and say how far off the predictions are; 1 if a row could not be run."""
     from windtunnel.cli.study_progress import study_progress
-    from windtunnel.results.folder import write_beside
+    from windtunnel.results.folder import check_file, write_beside
     from windtunnel.validate import BOARD, NAMES
     from windtunnel.validate import validate as run_board
     from windtunnel.validate.ablation import EVERY, MECHANISMS
@@ -71,6 +71,8 @@ def validate(
     _known(tables or [], NAMES)
     _known([] if ablated is None else [ablated], (*MECHANISMS, EVERY), "mechanism")
 
+    check_file(folder / "index.html", "--out")
+    check_file(pin, "--pin")
     if ablated == EVERY:
         unheard = json or quick or since is not None or pin is not None or (write and bool(tables))
         asked = {"data": data, "store": store, "limits": limits_of(workers), "fresh": fresh}

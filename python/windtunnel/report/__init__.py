@@ -1,7 +1,8 @@
 """Reports: of a run (`page.py`), of several beside each other (`runs/`), of a study (`study/`).
 
-Each is one HTML file that needs no network, with its figures as SVG. That of a run is drawn by matplotlib from its
-tables; the others are drawn by hand.
+Each is one HTML file that needs no network, with its figures as SVG by hand (`axes.py`): a library that draws takes ten
+times as long to load as a short run and its report take in all. `canvas.py` is for figures of experiments and of the
+validation's page, which Matplotlib draws.
 """
 
 from __future__ import annotations

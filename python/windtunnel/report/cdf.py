@@ -1,69 +1,125 @@
-"""The distribution of flow or message completion times, by how far they go."""
+"""How long flows or messages take: the share that is done by a time, of one run or of several."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-
-from windtunnel.report.canvas import MUTED, figure, svg, time_axis
+from windtunnel.report.axes import INK, WIDTH, legend, numbers, polyline, rule, svg, words
+from windtunnel.report.html import text
+from windtunnel.results.rows import few_rows
 from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-POINTS = 400
-"""Quantiles drawn per line."""
+    from windtunnel.results import Result
 
-MARKS = (0.5, 0.9, 0.99)
-"""Quantiles that have a mark, which says its figures."""
+HEIGHT = 320
+LEFT, RIGHT, TOP, BOTTOM = 70, 24, 16, 48
+SHARES = [i / 100 for i in range(1, 99)] + [0.99, 0.995, 0.999, 1.0]
+"""Quantiles that are drawn."""
+SPOKEN = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+"""Those that have a mark which tells its figures."""
 
-DECADES = 30.0
-"""Longest over shortest below which the axis has numbers at round values instead of powers of ten."""
+PATHS = {"scale-up": "#72b7b2", "same-leaf": "#4c78a8", "same-pod": "#b279a2", "beyond": "#e45756"}
+"""How far a transfer goes, with its colour."""
 
-_PATHS = {"scale-up": "#72b7b2", "same-leaf": "#4c78a8", "same-pod": "#b279a2", "beyond": "#e45756"}
-
-
-def cdf(transfers: pl.LazyFrame, noun: str) -> str:
-    """The distribution of `finish - start` in the `flows` or `messages` table; `noun` says what they are."""
-    times = transfers.select(
-        "path", (pl.col("finish_ps").cast(pl.Float64) - pl.col("start_ps").cast(pl.Float64)).alias("ps")
-    ).collect()
-    fig, axes = figure(3.3)
-    share = np.linspace(0, 1, POINTS)
-    groups = [("all", times["ps"])]
-    groups += [(path, times.filter(pl.col("path") == path)["ps"]) for path in _PATHS]
-    longest, shortest = 0.0, math.inf
-    said: dict[str, str] = {}
-    for name, values in groups:
-        if not len(values):
-            continue
-        seconds = np.quantile(values.to_numpy(), share) / 1e12
-        longest, shortest = max(longest, float(seconds[-1])), min(shortest, float(seconds[0]))
-        label = f"{name}: {len(values):,}\np50 {duration(_at(seconds, 0.5))}\np99 {duration(_at(seconds, 0.99))}"
-        style = {"color": "#1f2933", "linewidth": 2.2} if name == "all" else {"color": _PATHS[name], "linewidth": 1.4}
-        axes.plot(np.maximum(seconds, 1e-12), share, label=label, **style)  # type: ignore[arg-type]
-        for mark in MARKS:
-            key, at = f"cdf-{name}-{mark:g}", max(_at(seconds, mark), 1e-12)
-            axes.plot([at], [mark], "o", color=style["color"], markersize=4.5, gid=key)
-            said[key] = f"{name}: {percent(mark)} of {noun} take at most {duration(at)}"
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.005)
-    axes.set_ylabel(f"share of {noun}", color=MUTED)
-    axes.grid(visible=True)
-    time_axis(axes, longest, "completion time")
-    axes.xaxis.set_minor_formatter("")
-    if shortest > longest / DECADES:
-        # Powers of ten alone would leave the axis with one number or none.
-        ticks = MaxNLocator(6).tick_values(shortest, longest)
-        axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick > 0]))
-        axes.xaxis.set_minor_locator(NullLocator())
-    fig.legend(loc="outside right center", frameon=False, fontsize=8.5)
-    return svg(fig, f"completion times of {noun}", said)
+LEAST_S = 1e-12
+"""Times below are drawn there: an axis by factors has no zero."""
 
 
-def _at(seconds: NDArray[np.float64], share: float) -> float:
-    return float(np.interp(share, np.linspace(0, 1, len(seconds)), seconds))
+@dataclass(frozen=True)
+class Line:
+    """A line: its name, its look, and its times in seconds at `SHARES`."""
+
+    name: str
+    colour: str
+    times: Sequence[float]
+    dash: str = "none"
+    width: float = 2.0
+
+
+def cdf(lines: Sequence[Line], noun: str, head: str = "", top: float = 0.0) -> str:
+    """The share of `noun` that are done by a time; `head` takes `top` units above."""
+    bottom, top = top + HEIGHT - BOTTOM, top + TOP
+    x = numbers([max(value, LEAST_S) for line in lines for value in line.times], LEFT, WIDTH - RIGHT)
+    y = numbers([0.0, 1.0], bottom, top, from_zero=True)
+    content = [head]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        content.append(rule(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick)))
+        content.append(words(LEFT - 8, y.at(tick) + 4, percent(tick).replace(".0 ", " "), anchor="end"))
+    for tick in x.ticks():
+        content.append(rule(x.at(tick), top, x.at(tick), bottom))
+        content.append(words(x.at(tick), bottom + 20, duration(tick).replace(".000", "").replace(".00", "")))
+    content.append(words((LEFT + WIDTH - RIGHT) / 2, bottom + 40, "completion time"))
+    for line in lines:
+        points = [(x.at(max(value, LEAST_S)), y.at(s)) for value, s in zip(line.times, SHARES, strict=True)]
+        content.append(polyline(points, line.colour, line.width, f";stroke-dasharray:{line.dash}", line.name))
+        for value, share in zip(line.times, SHARES, strict=True):
+            if share in SPOKEN:
+                said = f"{line.name}: {percent(share)} of {noun} take at most {duration(value)}"
+                at = f'cx="{x.at(max(value, LEAST_S)):g}" cy="{y.at(share):g}"'
+                mark = f'<circle {at} r="4.5" style="fill:{line.colour}"><title>{text(said)}</title></circle>'
+                content.append(mark)
+    return svg(bottom + BOTTOM, f"completion times of {noun}", *content)
+
+
+def by_path(result: Result, table: str) -> str:
+    """Completion times of the `flows` or `messages` of one run, all and by how far they go; empty if there are none."""
+    taken = {name: found for name in ("", *PATHS) if (found := completion(result, table).get(name)) is not None}
+    if not taken:
+        return ""
+    lines, items = [], []
+    for name, (count, times) in taken.items():
+        colour, width = (PATHS[name], 1.6) if name else (INK, 2.4)
+        lines.append(Line(name or "all", colour, times, width=width))
+        at = {share: duration(value) for share, value in zip(SHARES, times, strict=True)}
+        items.append((colour, f"{name or 'all'}: {count:,}, p50 {at[0.5]}, p99 {at[0.99]}"))
+    head, below = legend(items)
+    return cdf(lines, table, head, below - 10)
+
+
+def quantiles(result: Result, table: str) -> list[float] | None:
+    """Times in seconds at `SHARES`; None if the run has no row of `table`."""
+    found = completion(result, table).get("")
+    return None if found is None else found[1]
+
+
+def completion(result: Result, table: str) -> dict[str, tuple[int, list[float]]]:
+    """How many rows `table` has and their times in seconds at `SHARES`, by path; those of all under no name.
+
+    A quantile is the nearest row's time.
+    """
+    if table not in result.tables:
+        return {}
+    rows = few_rows(result, table, ["path", "start_ps", "finish_ps"])
+    if rows is None:
+        return _completion_of_many(result, table)
+    groups: dict[str, list[int]] = {}
+    for path, start, finish in rows.each("path", "start_ps", "finish_ps"):
+        groups.setdefault(path, []).append(finish - start)
+    if groups:
+        groups[""] = [time for times in groups.values() for time in times]
+    return {path: (len(times), _at_shares(sorted(times))) for path, times in groups.items()}
+
+
+def _at_shares(times: Sequence[int]) -> list[float]:
+    return [times[int((len(times) - 1) * share + 0.5)] / 1e12 for share in SHARES]
+
+
+def _completion_of_many(result: Result, table: str) -> dict[str, tuple[int, list[float]]]:
+    import polars as pl  # noqa: PLC0415
+
+    took = pl.col("finish_ps") - pl.col("start_ps")
+    wanted = [pl.len().alias("count"), *(took.quantile(s, "nearest").alias(str(i)) for i, s in enumerate(SHARES))]
+    scan = result.scan(table)
+
+    def of(row: tuple[Any, ...]) -> tuple[int, list[float]]:
+        return row[0], [float(value) / 1e12 for value in row[1:]]
+
+    whole = scan.select(wanted).collect().row(0)
+    if not whole[0]:
+        return {}
+    paths = scan.group_by("path").agg(wanted).sort("path").collect()
+    return {"": of(whole), **{row[0]: of(row[1:]) for row in paths.iter_rows()}}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from windtunnel.breakdown import PART, PARTS
 from windtunnel.cluster import cluster_figures, size_of
 from windtunnel.ideal import against
 from windtunnel.report.html import Raw, card, page, section, table, text
 from windtunnel.results.folder import write_beside
+from windtunnel.results.rows import Rows, rows_of
 from windtunnel.text import UNKNOWN, count, duration, percent, rate, size
 from windtunnel.unseen import unseen
 
@@ -82,40 +81,49 @@ def _cluster(summary: dict[str, Any]) -> Raw:
 
 def _over_time(result: Result) -> list[str]:
     """The calendar's sections, where there is one."""
-    if "usage" not in result.tables or not result.usage.height:
+    usage = _rows(result, "usage")
+    if usage is None:
         return []
     from windtunnel.report import timeline  # noqa: PLC0415
 
-    usage = result.usage
     end = float(usage["from_s"][-1] + usage["span_s"][-1])
     remark = "Stranded GPUs are free and enough for the next job, but not where it may have them."
     content: list[str] = [section("The cluster over time", remark, Raw(timeline.usage_chart(usage)))]
-    if "placements" in result.tables and result.placements.height:
+    if (placements := _rows(result, "placements")) is not None:
         remark = "A lane is a GPU, a colour a job; colours repeat."
-        faults = result.table("faults") if "faults" in result.tables else None
+        faults = rows_of(result, "faults") if "faults" in result.tables else None
         if faults is not None:
             remark += " What has failed is violet, a cross is a fault that hit a job."
-        content.append(section("Jobs over hosts", remark, Raw(timeline.hosts_chart(result.placements, end, faults))))
-    if "jobs" in result.tables and result.jobs.height > MOST_JOBS:
-        content.append(section("Waiting", "", Raw(timeline.waiting_chart(result.jobs))))
-    if "heat" in result.tables and result.heat.height:
-        remark = f"Mean utilisation of the {result.heat.height:,} most used links outside hosts."
-        content.append(section("Links over the calendar", remark, Raw(timeline.heat_chart(result.heat, end))))
-    if "congestion" in result.tables and result.congestion.height:
-        rows = result.congestion.with_columns(span=pl.col("until_s") - pl.col("from_s")).sort(
-            "span", descending=True, maintain_order=True
-        )
+        content.append(section("Jobs over hosts", remark, Raw(timeline.hosts_chart(placements, end, faults))))
+    if (jobs := _rows(result, "jobs")) is not None and jobs.height > MOST_JOBS:
+        content.append(section("Waiting", "", Raw(timeline.waiting_chart(jobs))))
+    if (heat := _rows(result, "heat")) is not None:
+        remark = f"Mean utilisation of the {heat.height:,} most used links outside hosts."
+        content.append(section("Links over the calendar", remark, Raw(timeline.heat_chart(heat, end))))
+    if (congestion := _rows(result, "congestion")) is not None:
+        spans = [until - begin for begin, until in congestion.each("from_s", "until_s")]
+        longest = sorted(range(len(spans)), key=lambda i: -spans[i])[:MOST_STEPS]
         cells = [
-            [row["job"], duration(row["from_s"]), duration(row["span"]), row["cause"], f"{row['slowdown']:.2f}×"]
-            for row in rows.head(MOST_STEPS).iter_rows(named=True)
+            [job, duration(begin), duration(until - begin), cause, f"{slowdown:.2f}×"]
+            for job, begin, until, cause, slowdown in congestion.take(longest).each(
+                "job", "from_s", "until_s", "cause", "slowdown"
+            )
         ]
         head = ["job", "from", "for", "cause", "slowdown"]
         remark = (
-            f"{rows.height:,} periods in which a job could not fill the bandwidth between its hosts and their leaves, "
-            "and the job that caused each (itself where its own flows meet); the longest."
+            f"{congestion.height:,} periods in which a job could not fill the bandwidth between its hosts and their "
+            "leaves, and the job that caused each (itself where its own flows meet); the longest."
         )
         content.append(section("Congestion", remark, table(head, cells, [1, 2, 4])))
     return content
+
+
+def _rows(result: Result, name: str) -> Rows | None:
+    """The rows of a table; None where the run has none."""
+    if name not in result.tables:
+        return None
+    found = rows_of(result, name)
+    return found if found.height else None
 
 
 def _jobs(jobs: list[dict[str, Any]]) -> Raw:
@@ -133,7 +141,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> Raw:
 
 
 def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[str]:
-    from windtunnel.report.gantt import gantt  # noqa: PLC0415
+    from windtunnel.report.gantt import NEEDED, gantt  # noqa: PLC0415
     from windtunnel.report.waterfall import waterfall  # noqa: PLC0415
 
     prefix = f"{job['name']}: " if named else ""
@@ -144,23 +152,23 @@ def _job_sections(result: Result, job: dict[str, Any], *, named: bool) -> list[s
             _breakdown(job),
         )
     ]
-    mine = pl.col("job") == job["name"]
-    if "iterations" in result.tables and (rows := result.iterations.filter(mine)).height:
-        remark = "What each simulated iteration is made of."
-        content.append(section(f"{prefix}Iterations", remark, waterfall(rows, job.get("ideal_iteration_time_s"))))
+    rows = rows_of(result, "iterations", job=job["name"]) if "iterations" in result.tables else None
+    if rows is not None and rows.height:
+        remark = "What each simulated iteration is made of; point at a part for its time."
+        content.append(section(f"{prefix}Iterations", remark, Raw(waterfall(rows, job.get("ideal_iteration_time_s")))))
     if "operations" in result.tables:
-        scan = result.scan("operations").filter(mine)
-        last = scan.filter(pl.col("episode") == pl.col("episode").max())
-        rows = last.filter(pl.col("iteration") == pl.col("iteration").max()).collect()
+        rows = rows_of(result, "operations", NEEDED, job=job["name"], last=True)
         if rows.height and (chart := gantt(rows)):
             remark = (
                 f"{rows.height:,} operations of the recorded ranks in iteration {rows['iteration'][0]}, by pipeline "
                 "stage and stream; the trace shows each operation."
             )
-            title = "One pipeline" if rows["stage"].max() else "What the recorded ranks do"
+            title = "One pipeline" if max(rows["stage"]) else "What the recorded ranks do"
             content.append(section(f"{prefix}{title}", remark, Raw(chart)))
-    if "critical_path" in result.tables and (rows := result.critical_path.filter(mine)).height:
-        content.append(_critical_path(rows, prefix))
+    # Of an iteration that was undone there are several.
+    path = rows_of(result, "critical_path", job=job["name"], last=True) if "critical_path" in result.tables else None
+    if path is not None and path.height:
+        content.append(_critical_path(path, prefix))
     return content
 
 
@@ -190,17 +198,13 @@ def _breakdown(job: dict[str, Any]) -> Raw:
     )
 
 
-def _critical_path(rows: pl.DataFrame, prefix: str) -> Raw:
-    # Of an iteration that was undone there are several.
-    last = rows.filter(pl.col("episode") == pl.col("episode").max())
-    last = last.filter(pl.col("iteration") == pl.col("iteration").max())
-    longest = (
-        last.with_columns((pl.col("finish_ps") - pl.col("start_ps")).alias("span"))
-        .sort(["span", "step"], descending=[True, False])
-        .head(MOST_STEPS)
-    )
+def _critical_path(last: Rows, prefix: str) -> Raw:
+    """The longest steps of the critical path of one iteration."""
+    spans = [finish - start for start, finish in last.each("start_ps", "finish_ps")]
+    steps = last["step"]
+    longest = last.take(sorted(range(last.height), key=lambda i: (-spans[i], steps[i]))[:MOST_STEPS])
     cells = []
-    for row in longest.iter_rows(named=True):
+    for row in longest.records():
         part = PART.get(row["category"])
         swatch = f'<span class="swatch" style="background:{part.colour}"></span>' if part else ""
         name = Raw(f"{swatch}{text(part.name if part else row['category'])}")
@@ -210,7 +214,7 @@ def _critical_path(rows: pl.DataFrame, prefix: str) -> Raw:
                 name,
                 row["label"],
                 count(row["rank"]),
-                duration(row["span"] / 1e12),
+                duration((row["finish_ps"] - row["start_ps"]) / 1e12),
                 row["links"],
             ]
         )
@@ -237,16 +241,14 @@ def _unseen(summary: dict[str, Any]) -> str:
 def _links(result: Result) -> str:
     top = (result.summary.get("network") or {}).get("links_most_loaded") or []
     content = []
+    rates = {}
     if "links" in result.tables:
-        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
+        from windtunnel.report.heatmap import NEEDED, heatmap  # noqa: PLC0415
 
-        links = result.links
-        if links.height and "utilisation_bins" in links.columns and links["utilisation_bins"].list.len().max():
-            content.append(heatmap(links))
-        named = links["name"] if "name" in links.columns else links["link"]
-        rates = dict(zip(named, links["rate_bps"], strict=True))
-    else:
-        rates = {}
+        links = rows_of(result, "links", [*NEEDED, "rate_bps"])
+        if links.height and "utilisation_bins" in links and (chart := heatmap(links)):
+            content.append(Raw(chart))
+        rates = dict(links.each("name" if "name" in links else "link", "rate_bps"))
     if top:
         rows = [
             [
@@ -266,12 +268,15 @@ def _links(result: Result) -> str:
 
 
 def _completion(result: Result) -> str:
-    from windtunnel.report.cdf import cdf  # noqa: PLC0415
+    from windtunnel.report.cdf import by_path  # noqa: PLC0415
 
     for name in ("flows", "messages"):
-        if name in result.tables and result.scan(name).select(pl.len()).collect().item():
+        if chart := by_path(result, name):
             title = f"{name.capitalize().removesuffix('s')} completion times"
-            return section(title, "From start to last byte, by how far they go.", cdf(result.scan(name), name))
+            remark = (
+                "From start to last byte, by how far they go: the share that took at most so long; point at a mark."
+            )
+            return section(title, remark, Raw(chart))
     return ""
 
 

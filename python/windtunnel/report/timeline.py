@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
-from matplotlib.colors import LogNorm, to_rgba
-from matplotlib.patches import Patch
-
-from windtunnel.report.canvas import INK, MUTED, figure, panels, svg
-from windtunnel.report.heatmap import grid
+from windtunnel.report.axes import (
+    INK,
+    MUTED,
+    WIDTH,
+    Axis,
+    below,
+    box,
+    label,
+    legend,
+    picture,
+    polyline,
+    rule,
+    shades,
+    svg,
+    words,
+)
+from windtunnel.report.heatmap import panels
+from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-    Ints = NDArray[np.int64]
+    from windtunnel.results.rows import Rows
 
 STATES = {
     "busy": "#4c78a8",
@@ -42,6 +55,9 @@ MOST_CROSSES = 500
 MOST_DOTS = 4096
 """Jobs drawn one by one."""
 
+BINS = 60
+"""Waiting times that are told apart where jobs are counted."""
+
 SHORTEST_S = 1e-3
 """Waiting times below are drawn there."""
 
@@ -53,152 +69,221 @@ WAITS = {
 
 DAY_S = 86_400.0
 
-
-def calendar_axis(axes: Axes, longest_s: float) -> float:
-    """Labels the x axis in days, hours or seconds; what a second is in that unit."""
-    for scale, unit in ((DAY_S, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "s")):
-        if longest_s >= 2 * scale or unit == "s":
-            break
-    axes.set_xlabel(f"time ({unit})")
-    return 1 / scale
+LEFT, RIGHT = 70, 20
 
 
-def usage_chart(usage: pl.DataFrame) -> str:
+def calendar_unit(longest_s: float) -> tuple[str, float]:
+    """What an axis of the calendar is called, and the seconds of its unit."""
+    for scale, unit in ((DAY_S, "days"), (3_600.0, "hours"), (60.0, "minutes")):
+        if longest_s >= 2 * scale:
+            return f"time ({unit})", scale
+    return "time (s)", 1.0
+
+
+def usage_chart(usage: Rows) -> str:
     """What the GPUs did and how many jobs waited and ran."""
-    fig, (gpus, jobs) = panels([2.0, 1.2])
-    end = float(usage["from_s"][-1] + usage["span_s"][-1])
-    unit = calendar_axis(jobs, end)
-    edges = np.append(usage["from_s"].to_numpy(), end) * unit
-    base = np.zeros(usage.height)
-    for state, colour in STATES.items():
-        top = base + usage[state].to_numpy()
-        gpus.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0)
-        base = top
-    gpus.set_ylim(0, 1)
-    gpus.set_yticks([0, 0.5, 1], labels=["0", "50 %", "100 %"])
-    gpus.set_ylabel("GPUs", color=MUTED)
-    jobs.stairs(usage["running_jobs"].to_numpy(), edges, color="#4c78a8", label="running")
-    jobs.stairs(usage["waiting_jobs"].to_numpy(), edges, color="#e45756", label="waiting")
-    jobs.set_ylabel("jobs", color=MUTED)
-    jobs.set_ylim(bottom=0)
-    jobs.set_xlim(0, end * unit)
-    jobs.legend(loc="upper right", ncols=2)
-    shown = [state for state in STATES if usage[state].max()]
-    fig.legend(handles=[Patch(color=STATES[state], label=state) for state in shown], loc="outside upper left",
-               ncols=len(STATES), frameon=False)  # fmt: skip
-    return svg(fig, "GPUs and jobs over time")
+    edges = [*usage["from_s"], usage["from_s"][-1] + usage["span_s"][-1]]
+    x = Axis(0.0, edges[-1] or 1.0, LEFT, WIDTH - RIGHT)
+    shown = [state for state in STATES if any(usage[state])]
+    content, top = legend([(STATES[state], state) for state in shown])
+    gpus = Axis(0.0, 1.0, top + 170, top)
+    base = [0.0] * usage.height
+    for state in shown:
+        over = [a + b for a, b in zip(base, usage[state], strict=True)]
+        ring = _steps(x, gpus, edges, over) + _steps(x, gpus, edges, base)[::-1]
+        path = " ".join(f"{a:g},{b:g}" for a, b in ring)
+        content += f'<polygon points="{path}" style="fill:{STATES[state]}"/>'
+        base = over
+    for share in (0.0, 0.5, 1.0):
+        content += words(LEFT - 8, gpus.at(share) + 4, f"{100 * share:g} %", anchor="end")
+    content += words(LEFT - 8, gpus.at(0.78) + 4, "GPUs", anchor="end", muted=False)
+    lines = {"running": "#4c78a8", "waiting": "#e45756"}
+    counts = {name: usage[f"{name}_jobs"] for name in lines}
+    most = max(max(values, default=0) for values in counts.values())
+    names, after = legend([(colour, f"{name} jobs") for name, colour in lines.items()], LEFT, gpus.start + 26)
+    jobs = Axis(0.0, 1.06 * most or 1.0, after + 90, after)
+    content += names
+    for tick in jobs.ticks():
+        if tick == int(tick):
+            content += rule(LEFT, jobs.at(tick), x.end, jobs.at(tick))
+            content += words(LEFT - 8, jobs.at(tick) + 4, label(int(tick)), anchor="end")
+    for name, colour in lines.items():
+        content += polyline(_steps(x, jobs, edges, counts[name]), colour, 1.6)
+    for i, (begin, end) in enumerate(pairwise(edges)):
+        states = ", ".join(f"{state} {percent(usage[state][i])}" for state in shown if usage[state][i])
+        waits = f"{counts['running'][i]:g} jobs running, {counts['waiting'][i]:g} waiting"
+        said = f"from {duration(begin)}: GPUs {states}; {waits}"
+        content += box(x.at(begin), gpus.end, x.at(end) - x.at(begin), jobs.start - gpus.end, "transparent", said)
+    content += "".join(below(x, jobs.start, *calendar_unit(edges[-1])))
+    return svg(jobs.start + 42, "GPUs and jobs over time", content)
 
 
-def hosts_chart(placements: pl.DataFrame, end_s: float, faults: pl.DataFrame | None = None) -> str:
+def _steps(x: Axis, y: Axis, edges: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+    """A line that keeps each value from its edge to the next."""
+    found = []
+    for begin, end, value in zip(edges, edges[1:], values, strict=False):
+        found += [(x.at(begin), y.at(value)), (x.at(end), y.at(value))]
+    return found
+
+
+def hosts_chart(placements: Rows, end_s: float, faults: Rows | None = None) -> str:
     """Jobs over hosts: a lane for each GPU, a colour for each job; what failed, and a cross where it hit a job."""
     hosts, lanes = gpu_lanes(placements, end_s, faults)
-    fig, axes = figure(0.8 + min(6.0, 0.03 * len(hosts) + 1.0))
-    unit = calendar_axis(axes, end_s)
-    # Where there is nothing the page shows through.
-    palette = np.array([to_rgba("#ffffff", 0.0), *(to_rgba(colour) for colour in (STATES["failed"], *COLOURS))])
-    axes.imshow(palette[lanes], aspect="auto", interpolation="nearest", extent=(0, end_s * unit, len(hosts), 0))
-    if faults is not None and 0 < (hits := faults.filter(pl.col("jobs") > 0)).height <= MOST_CROSSES:
-        known = hits.with_columns(_host_of(hits)).filter(pl.col("host").is_in(hosts))
-        place = np.searchsorted(hosts, known["host"].to_numpy()) + 0.5
-        axes.scatter(known["time_s"].to_numpy() * unit, place, s=14, marker="x", color=INK, linewidth=0.8)
-    axes.set_xlim(0, end_s * unit)
-    step = max(1, -(-len(hosts) // 8))
-    axes.set_yticks(np.arange(0, len(hosts), step) + 0.5, labels=[str(host) for host in hosts[::step]])
-    axes.set_ylabel("host", color=MUTED)
-    return svg(fig, "jobs over hosts")
+    x = Axis(0.0, end_s or 1.0, LEFT, WIDTH - RIGHT)
+    top, height = 6.0, min(560.0, 3.0 * len(hosts) + 90)
+    palette = [colour.removeprefix("#") for colour in ("#ffffff", STATES["failed"], *COLOURS)]
+    content = picture([bytes(lane) for lane in lanes], palette, x.start, top, x.end - x.start, height, clear=1)
+    step = height / len(hosts)
+    every = max(1, -(-len(hosts) // 8))
+    for number in range(0, len(hosts), every):
+        content += words(LEFT - 8, top + step * (number + 0.5) + 4, hosts[number], anchor="end")
+    content += words(LEFT - 8, top + height + 36, "host", anchor="end")
+    content += _job_boxes(placements, hosts, x, top, step)
+    if faults is not None:
+        place = {host: number for number, host in enumerate(hosts)}
+        hits = [
+            (time_s, _host(component)) for time_s, component, jobs in faults.each("time_s", "component", "jobs") if jobs
+        ]
+        if len(hits) <= MOST_CROSSES:
+            marks = [(x.at(t), top + step * (place[host] + 0.5)) for t, host in hits if host in place]
+            path = "".join(f"M{a - 3:.1f} {b - 3:.1f}l6 6m0 -6l-6 6" for a, b in marks)
+            content += f'<path d="{path}" style="stroke:{INK};stroke-width:1.1;fill:none"/>' if marks else ""
+    content += "".join(below(x, top + height, *calendar_unit(end_s)))
+    return svg(top + height + 42, "jobs over hosts", content)
 
 
-def gpu_lanes(placements: pl.DataFrame, end_s: float, faults: pl.DataFrame | None = None) -> tuple[Ints, Ints]:
+MOST_BOXES = 1_000
+"""Stays that say whose they are to who points at them; of more, none does."""
+
+
+def _job_boxes(placements: Rows, hosts: Sequence[int], x: Axis, top: float, step: float) -> str:
+    if placements.height > MOST_BOXES:
+        return ""
+    place = {host: number for number, host in enumerate(hosts)}
+    per_host = _per_host(placements)
+    found = ""
+    for job, host, gpu, gpus, start, finish in placements.each("job", "host", "gpu", "gpus", "start_s", "finish_s"):
+        end = finish if _is_known(finish) else x.high
+        said = f"{job} on host {host}: {gpus} GPUs from {duration(start)} for {duration(end - start)}"
+        y = top + step * (place[host] + gpu / per_host)
+        found += box(x.at(start), y, max(0.5, x.at(end) - x.at(start)), step * gpus / per_host, "transparent", said)
+    return found
+
+
+def _is_known(instant: float | None) -> bool:
+    return instant is not None and not math.isnan(instant)
+
+
+def _per_host(placements: Rows) -> int:
+    return max(int(gpu + gpus) for gpu, gpus in placements.each("gpu", "gpus"))
+
+
+def gpu_lanes(placements: Rows, end_s: float, faults: Rows | None = None) -> tuple[list[int], list[bytearray]]:
     """The hosts that are told of, and a grid of GPUs × time: 0 nothing, 1 failed, 2 and more the colour of a job.
 
     A pixel shows what is there at its middle, so that the part of the picture in a colour is the part of the time,
     whatever the number of rows. Of more GPUs than `MOST_LANES` every k-th has a lane.
     """
-    known = placements["host"].unique().to_numpy().astype(np.int64)
-    step = max(int(np.gcd.reduce(known)), 1)
-    hosts = np.arange(0, int(known.max()) + 1, step)
-    per_host = int((placements["gpu"] + placements["gpus"]).max())  # type: ignore[arg-type]
+    step = max(math.gcd(*set(placements["host"])), 1)
+    hosts = list(range(0, max(placements["host"]) + 1, step))
+    per_host = _per_host(placements)
     every = -(-len(hosts) * per_host // MOST_LANES)
-    lanes = np.zeros((-(-len(hosts) * per_host // every), COLUMNS), dtype=np.int64)
+    lanes = [bytearray(COLUMNS) for _ in range(-(-len(hosts) * per_host // every))]
     scale = COLUMNS / end_s if end_s else 0.0
+    full = [bytes([colour]) * COLUMNS for colour in range(2 + len(COLOURS))]
 
-    def paint(rows: pl.DataFrame, first: Any, count: Any, start: Any, finish: Any, colour: Any) -> None:  # noqa: ANN401
-        begin = first // step * per_host + rows["gpu"].to_numpy()
-        top, bottom = -(-begin // every), -(-(begin + count) // every)
-        left = np.maximum(np.ceil(start * scale - 0.5), 0).astype(np.int64)
-        right = np.minimum(np.ceil(finish * scale - 0.5), COLUMNS).astype(np.int64)
-        seen = (right > left) & (bottom > top)
-        for i in np.flatnonzero(seen):
-            lanes[top[i] : bottom[i], left[i] : right[i]] = colour[i]
+    def paint(first: int, count: int, start: float, finish: float, colour: int) -> None:
+        top, bottom = -(-first // every), -(-(first + count) // every)
+        left, right = max(math.ceil(start * scale - 0.5), 0), min(math.ceil(finish * scale - 0.5), COLUMNS)
+        if right > left:
+            for lane in range(top, bottom):
+                lanes[lane][left:right] = full[colour][: right - left]
 
-    if faults is not None and faults.height:
-        of = faults.with_columns(_host_of(faults), _gpu_of(faults)).filter(
-            pl.col("cause").is_in(["gpu", "host"]) & pl.col("host").is_in(hosts)
-        )
-        start = of["time_s"].to_numpy()
-        whole = of.with_columns(
-            count=pl.when(pl.col("gpu").is_null()).then(per_host).otherwise(1), gpu=pl.col("gpu").fill_null(0)
-        )
-        paint(whole, whole["host"].to_numpy(), whole["count"].to_numpy(), start, start + of["repair_s"].to_numpy(),
-              np.ones(of.height, dtype=np.int64))  # fmt: skip
-    jobs = placements["job"].unique(maintain_order=True)
-    number = pl.DataFrame({"job": jobs, "number": np.arange(len(jobs)) % len(COLOURS) + 2})
-    rows = placements.join(number, on="job", how="left", maintain_order="left")
-    finish = rows["finish_s"].fill_nan(end_s).fill_null(end_s).to_numpy()
-    paint(rows, rows["host"].to_numpy().astype(np.int64), rows["gpus"].to_numpy().astype(np.int64),
-          rows["start_s"].to_numpy(), finish, rows["number"].to_numpy())  # fmt: skip
+    known = set(hosts)
+    if faults is not None:
+        for cause, component, time_s, repair_s in faults.each("cause", "component", "time_s", "repair_s"):
+            host, gpu = _host(component), _gpu(component)
+            if cause in ("gpu", "host") and host in known:
+                first = host // step * per_host + (gpu or 0)
+                paint(first, per_host if gpu is None else 1, time_s, time_s + repair_s, 1)
+    colours: dict[object, int] = {}
+    for job, host, gpu, gpus, start, finish in placements.each("job", "host", "gpu", "gpus", "start_s", "finish_s"):
+        colour = colours.setdefault(job, len(colours) % len(COLOURS) + 2)
+        paint(host // step * per_host + gpu, gpus, start, finish if _is_known(finish) else end_s, colour)
     return hosts, lanes
 
 
-def _host_of(faults: pl.DataFrame) -> pl.Series:
-    return faults["component"].str.extract(r"host(\d+)").cast(pl.Int64).alias("host")
+def _host(component: str) -> int | None:
+    found = re.search(r"host(\d+)", component)
+    return None if found is None else int(found[1])
 
 
-def _gpu_of(faults: pl.DataFrame) -> pl.Series:
-    return faults["component"].str.extract(r"host\d+/gpu(\d+)").cast(pl.Int64).alias("gpu")
+def _gpu(component: str) -> int | None:
+    found = re.search(r"gpu(\d+)", component)
+    return None if found is None else int(found[1])
 
 
-def waiting_chart(jobs: pl.DataFrame) -> str:
+def waiting_chart(jobs: Rows) -> str:
     """Waiting time against the GPUs of a job: a dot each, or how many there are of each kind where they are many."""
-    fig, axes = figure(2.4)
-    gpus = "ranks" if "ranks" in jobs.columns else "gpus"
-    rows = jobs.filter(pl.col("start_s").is_not_nan() & pl.col("submit_s").is_not_nan())
-    wait = np.maximum((rows["start_s"] - rows["submit_s"]).to_numpy(), SHORTEST_S)
-    size = rows[gpus].to_numpy()
-    if rows.height <= MOST_DOTS:
-        axes.scatter(size, wait, s=9, color="#4c78a8", alpha=0.5, linewidth=0)
-    else:
-        powers = np.arange(int(np.log2(size.max())) + 2)
-        edges = np.geomspace(SHORTEST_S, wait.max() * 1.0001, 61)
-        counts, _, _ = np.histogram2d(np.log2(size), wait, bins=[powers - 0.5, edges])
-        shown = np.ma.masked_equal(counts.T, 0)
-        mesh = axes.pcolormesh(2.0 ** (powers - 0.5), edges, shown, norm=LogNorm(vmin=1), cmap="YlGnBu", linewidth=0,
-                               rasterized=True)  # fmt: skip
-        fig.colorbar(mesh, ax=axes, pad=0.01, label="jobs")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel("GPUs of the job")
-    marks = {at: name for at, name in WAITS.items() if at <= 10 * max(wait.max(initial=0.0), SHORTEST_S)}
-    axes.set_yticks(list(marks), labels=list(marks.values()))
-    axes.minorticks_off()
-    axes.set_ylabel("waited", color=MUTED)
-    return svg(fig, "waiting time by size")
+    size_of = "ranks" if "ranks" in jobs else "gpus"
+    found = [
+        (size, max(start - submit, SHORTEST_S))
+        for size, start, submit in jobs.each(size_of, "start_s", "submit_s")
+        if _is_known(start) and _is_known(submit)
+    ]
+    longest = max((wait for _, wait in found), default=SHORTEST_S)
+    most = max((size for size, _ in found), default=1)
+    top, bottom = 10.0, 210.0
+    x = Axis(2**-0.5, 2.0 ** (math.floor(math.log2(most)) + 1), LEFT, WIDTH - 100, log=True)
+    y = Axis(SHORTEST_S / 1.5, max(longest, 10 * SHORTEST_S) * 1.5, bottom, top, log=True)
+    content = rule(x.start, bottom, x.end, bottom)
+    for at, name in WAITS.items():
+        if at <= y.high:
+            content += rule(x.start, y.at(at), x.end, y.at(at)) + words(LEFT - 8, y.at(at) + 4, name, anchor="end")
+    powers = range(math.floor(math.log2(most)) + 2)
+    for power in powers:
+        if 2**power <= x.high and power % max(1, len(powers) // 12) == 0:
+            content += words(x.at(2**power), bottom + 18, label(2**power))
+    content += words((x.start + x.end) / 2, bottom + 36, "GPUs of the job")
+    content += words(LEFT - 8, bottom + 36, "waited", anchor="end")
+    content += _dots(found, x, y) if len(found) <= MOST_DOTS else _counts(found, x, y)
+    return svg(bottom + 42, "waiting time by size", content)
 
 
-def heat_chart(heat: pl.DataFrame, end_s: float) -> str:
+def _dots(found: Sequence[tuple[int, float]], x: Axis, y: Axis) -> str:
+    there: dict[tuple[float, float], list[tuple[int, float]]] = {}
+    for size, wait in found:
+        there.setdefault((x.at(size), y.at(wait)), []).append((size, wait))
+    dots = ""
+    for (a, b), jobs in there.items():
+        size, wait = jobs[0]
+        said = f"{len(jobs):,} jobs of {size:,} GPUs: {'no wait' if wait <= SHORTEST_S else duration(wait)}"
+        dots += f'<circle cx="{a:g}" cy="{b:g}" r="3.2"><title>{said}</title></circle>'
+    return f'<g style="fill:#4c78a8;fill-opacity:.55">{dots}</g>'
+
+
+def _counts(found: Sequence[tuple[int, float]], x: Axis, y: Axis) -> str:
+    """Jobs counted by powers of two of GPUs, and by waiting times."""
+    factor = math.log(y.high / SHORTEST_S) / BINS
+    counts: dict[tuple[int, int], int] = {}
+    for size, wait in found:
+        key = math.floor(math.log2(size) + 0.5), int(math.log(wait / SHORTEST_S) / factor)
+        counts[key] = counts.get(key, 0) + 1
+    most, colours = max(counts.values()), shades()
+    content = ""
+    for (power, number), count in sorted(counts.items()):
+        left, right = x.at(max(2 ** (power - 0.5), x.low)), x.at(min(2 ** (power + 0.5), x.high))
+        low, high = (SHORTEST_S * math.exp(factor * k) for k in (number, number + 1))
+        colour = colours[round(255 * (math.log(count) / math.log(most) if most > 1 else 1.0))]
+        said = f"{count:,} jobs of about {2**power:,} GPUs waited {duration(low)} to {duration(high)}"
+        content += box(left, y.at(high), right - left, y.at(low) - y.at(high), f"#{colour}", said)
+    top, height = y.end, y.start - y.end - 60
+    content += picture([bytes([255 - i]) for i in range(256)], colours, x.end + 18, top, 12, height)
+    content += words(x.end + 36, top + 9, f"{most:,}", anchor="start")
+    content += words(x.end + 36, top + height, "1", anchor="start")
+    return content + words(x.end + 18, top + height + 18, "jobs", anchor="start", colour=MUTED)
+
+
+def heat_chart(heat: Rows, end_s: float) -> str:
     """Mean utilisation of the most used links over the calendar, by tier."""
-    tiers = sorted(heat["tier"].unique())
-    grids: list[tuple[str, Any]] = [(tier, grid(heat.filter(pl.col("tier") == tier))) for tier in tiers]
-    fig, axes = panels([0.45 + 0.012 * len(cells) for _, cells in grids])
-    unit = calendar_axis(axes[-1], end_s)
-    span = float(heat["bin_span_s"][0])
-    for ax, (tier, cells) in zip(axes, grids, strict=True):
-        image = ax.imshow(cells, aspect="auto", cmap="YlGnBu", vmin=0, vmax=1, interpolation="nearest",
-                          extent=(0, span * cells.shape[1] * unit, len(cells), 0))  # fmt: skip
-        links = heat.filter(pl.col("tier") == tier).height
-        ax.set_yticks([])
-        ax.set_ylabel(f"{tier}\n{links:,} links", rotation=0, ha="right", va="center", color=MUTED, fontsize=8.5)
-        ax.set_xlim(0, end_s * unit)
-    bar = fig.colorbar(image, ax=axes, shrink=0.6, pad=0.01, aspect=18)
-    bar.set_ticks([0, 0.5, 1], labels=["0", "50 %", "100 %"])
-    return svg(fig, "links over the calendar")
+    return panels(heat, end_s, float(heat["bin_span_s"][0]), "links over the calendar", calendar_unit(end_s))

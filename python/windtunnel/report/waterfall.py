@@ -5,67 +5,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.breakdown import PARTS
-from windtunnel.report.canvas import INK, MUTED, ON_LIGHT, figure, svg, time_axis
+from windtunnel.report.axes import INK, ON_LIGHT, WIDTH, Axis, below, box, legend, rule, svg, time_unit, words
 from windtunnel.text import duration, percent
 
 if TYPE_CHECKING:
-    import polars as pl
+    from windtunnel.results.rows import Rows
 
 MOST_BARS = 40
 """Most iterations drawn; of more, the first and last halves."""
 
+BAR, STEP = 21.0, 29.0
+"""Units down a bar, and from one to the next."""
 
-def waterfall(iterations: pl.DataFrame, ideal_s: float | None) -> str:
+LETTERS = 7.0
+"""Units across a letter, beside the bars and in them."""
+
+
+def waterfall(iterations: Rows, ideal_s: float | None) -> str:
     """Stacked bars of one job's `iterations` rows; a line marks the iteration time on an ideal fabric."""
-    rows = iterations.sort("episode", "iteration")
-    if rows.height > MOST_BARS:
-        rows = rows.head(MOST_BARS // 2).vstack(rows.tail(MOST_BARS // 2))
+    order = iterations.order(["episode", "iteration"])
+    if len(order) > MOST_BARS:
+        order = order[: MOST_BARS // 2] + order[-MOST_BARS // 2 :]
+    rows = iterations.take(order)
     labels = _labels(rows)
-    fig, axes = figure(1.0 + 0.3 * max(2, rows.height))
-    left = [0.0] * rows.height
-    start_to_end = _totals(rows)
-    longest = max(start_to_end, default=0.0)
-    said: dict[str, str] = {}
-    for part in PARTS:
-        if part.column not in rows.columns:
-            continue
-        values = [v / 1e12 for v in rows[part.column]]
-        if not any(values):
-            continue
-        bars = axes.barh(labels, values, left=left, height=0.72, color=part.colour, label=part.name, linewidth=0)
-        for y, (start, value) in enumerate(zip(left, values, strict=True)):
-            key = f"waterfall-{part.key}-{y}"
-            bars[y].set_gid(key)
-            whole = start_to_end[y]
+    totals = [(finish - start) / 1e12 for start, finish in rows.each("start_ps", "finish_ps")]
+    longest = max(totals, default=0.0)
+    parts = [part for part in PARTS if part.column in rows and any(rows[part.column])]
+    content, top = legend([(part.colour, part.name) for part in parts])
+    top += 14  # the name of the line
+    margin = max(60.0, 24 + LETTERS * max((len(name) for name in labels), default=0))
+    x = Axis(0.0, max(longest, ideal_s or 0.0) * 1.01 or 1.0, margin, WIDTH - 20)
+    bottom = top + STEP * max(2, len(labels))
+    for row, (name, whole) in enumerate(zip(labels, totals, strict=True)):
+        y, left = top + STEP * row + (STEP - BAR) / 2, 0.0
+        content += words(margin - 8, y + BAR / 2 + 4, name, anchor="end", muted=False)
+        for part in parts:
+            value = rows[part.column][row] / 1e12
+            if not value:
+                continue
             share = f", {percent(value / whole)} of it" if whole else ""
-            said[key] = f"iteration {labels[y]}: {part.name} {duration(value)}{share}"
-            if value > 0.075 * longest:
+            said = f"iteration {name}: {part.name} {duration(value)}{share}"
+            width = x.at(left + value) - x.at(left)
+            content += box(x.at(left), y, width, BAR, part.colour, said)
+            if width > LETTERS * len(duration(value)) + 8:
                 colour = ON_LIGHT if part.key in {"bubble", "cp"} else "white"
-                axes.text(start + value / 2, y, duration(value), ha="center", va="center", fontsize=8, color=colour)
-        left = [a + b for a, b in zip(left, values, strict=True)]
+                more = 'pointer-events="none"'
+                content += words(x.at(left) + width / 2, y + BAR / 2 + 4, duration(value), colour=colour, more=more)
+            left += value
     if ideal_s:
-        axes.axvline(ideal_s, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate("ideal fabric ", (ideal_s, 1), xycoords=("data", "axes fraction"), ha="right", va="bottom",
-                      fontsize=8, color=MUTED)  # fmt: skip
-    axes.invert_yaxis()
-    axes.set_ylabel("iteration")
-    axes.set_xlim(0, max(longest, ideal_s or 0) * 1.01 or 1)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    time_axis(axes, longest)
-    fig.legend(loc="outside upper left", ncols=6, handlelength=1, handleheight=1, columnspacing=1.4,
-               frameon=False, fontsize=8.5)  # fmt: skip
-    return svg(fig, "iteration waterfall", said)
+        content += rule(x.at(ideal_s), top - 4, x.at(ideal_s), bottom, INK, 1, ";stroke-dasharray:4 3")
+        content += words(x.at(ideal_s) - 4, top - 7, "ideal fabric", anchor="end")
+    scale, unit = time_unit(longest)
+    content += "".join(below(x, bottom, f"time ({unit})", scale))
+    return svg(bottom + 42, "iteration waterfall", content)
 
 
-def _labels(rows: pl.DataFrame) -> list[str]:
+def _labels(rows: Rows) -> list[str]:
     """Numbers of iterations; with the episode where a job did one of that number in several."""
-    numbers = rows["iteration"].to_list()
+    numbers = rows["iteration"]
     return [
         str(number) if numbers.count(number) == 1 else f"{number} (episode {episode})"
-        for number, episode in zip(numbers, rows["episode"], strict=True)
+        for number, episode in rows.each("iteration", "episode")
     ]
-
-
-def _totals(rows: pl.DataFrame) -> list[float]:
-    return [(finish - start) / 1e12 for start, finish in zip(rows["start_ps"], rows["finish_ps"], strict=True)]

@@ -20,6 +20,10 @@ LONGEST_NAME = 255
 """Bytes of a file's name, on the file systems there are."""
 
 
+TABLES = (".parquet", ".csv")
+"""Endings of files that a table can be written to."""
+
+
 def default_name(scenario: str, fidelity: str) -> str:
     """`NAME-FIDELITY`, fit for a file name."""
     return re.sub(r"[^\w.+-]+", "-", f"{scenario}-{fidelity}").strip("-.") or "run"
@@ -73,6 +77,31 @@ def check_replaceable(target: Path) -> None:
 def _is_run(folder: Path) -> bool:
     """Whether a run has left it: other programs write a `summary.json` too."""
     return all((folder / name).is_file() for name in ("summary.json", "manifest.json"))
+
+
+def check_file(path: Path | None, option: str, endings: tuple[str, ...] = ()) -> None:
+    """Refuses a place where no file can be written, before what is to be written there has cost anything.
+
+    Makes nothing: of folders that are not there yet, the one that they go into is tried. `endings` are those that the
+    name may have; all if there are none. Nothing is refused where `path` is None.
+    """
+    if path is None:
+        return
+    if endings and path.suffix not in endings:
+        known = " or ".join(f"`{ending}`" for ending in endings)
+        raise InputError(f"{option}: expected a file that ends in {known}, found `{path}`")
+    if path.is_dir():
+        raise InputError(f"{option}: expected a file, found the folder `{path}`")
+    folder = path.parent
+    try:
+        # A file of so long a name, and the one beside it that gets its place (`write_beside`).
+        path.with_name(f".{path.name}.part").exists()
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{option}: cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
 
 
 def write_beside(path: Path, data: bytes) -> None:

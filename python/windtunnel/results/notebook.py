@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from windtunnel.results.rows import rows_of
+
 if TYPE_CHECKING:
     from windtunnel.results.result import Result
 
@@ -28,37 +30,32 @@ class Plots:
 
     def waterfall(self, job: int = 0) -> Drawing:
         """What each simulated iteration of a job is made of."""
-        import polars as pl  # noqa: PLC0415
-
         from windtunnel.report.waterfall import waterfall  # noqa: PLC0415
 
         found = self._result.summary["jobs"][job]
-        rows = self._result.iterations.filter(pl.col("job") == found["name"])
+        rows = rows_of(self._result, "iterations", job=found["name"])
         return Drawing(waterfall(rows, found.get("ideal_iteration_time_s")))
 
     def gantt(self, job: int = 0) -> Drawing:
         """One pipeline of a job in its last iteration."""
-        import polars as pl  # noqa: PLC0415
-
-        from windtunnel.report.gantt import gantt  # noqa: PLC0415
+        from windtunnel.report.gantt import NEEDED, gantt  # noqa: PLC0415
 
         name = self._result.summary["jobs"][job]["name"]
-        scan = self._result.scan("operations").filter(pl.col("job") == name)
-        last = scan.filter(pl.col("episode") == pl.col("episode").max())
-        return Drawing(gantt(last.filter(pl.col("iteration") == pl.col("iteration").max()).collect()))
+        return Drawing(gantt(rows_of(self._result, "operations", NEEDED, job=name, last=True)))
 
     def cdf(self) -> Drawing:
         """How long flows or messages take."""
-        from windtunnel.report.cdf import cdf  # noqa: PLC0415
+        from windtunnel.report.cdf import by_path  # noqa: PLC0415
 
         table = "flows" if "flows" in self._result.tables else "messages"
-        return Drawing(cdf(self._result.scan(table), table))
+        self._result.expect(table)
+        return Drawing(by_path(self._result, table))
 
     def heatmap(self) -> Drawing:
         """Utilisation of the links over time."""
-        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
+        from windtunnel.report.heatmap import NEEDED, heatmap  # noqa: PLC0415
 
-        return Drawing(heatmap(self._result.links))
+        return Drawing(heatmap(rows_of(self._result, "links", NEEDED)))
 
 
 def result_html(result: Result) -> str:

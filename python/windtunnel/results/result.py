@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -69,11 +70,12 @@ class Result:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Within it, what is wrong with a table is an `InputError`: of a folder that somebody gives."""
-        import polars as pl  # noqa: PLC0415
-
         try:
             yield
-        except pl.exceptions.PolarsError as error:
+        except Exception as error:
+            pl = sys.modules.get("polars")  # which loads slowly, and is not needed for all tables
+            if pl is None or not isinstance(error, pl.exceptions.PolarsError):
+                raise
             reason = str(error).partition("\n")[0].strip()
             raise InputError(f"cannot read the tables of `{self.path}`: {reason}\n\n{DAMAGED}") from error
 
@@ -93,13 +95,17 @@ class Result:
         """Names of the tables the run wrote, sorted."""
         return sorted(p.name for p in self.path.iterdir() if p.is_dir() and any(p.glob("part-*.parquet")))
 
-    def scan(self, table: str) -> pl.LazyFrame:
-        """`table`, unread. Raises `InputError` if the run did not write it."""
+    def expect(self, table: str) -> None:
+        """Raises `InputError` if the run did not write `table`."""
         if table not in self.tables:
             raise InputError(
                 f"the run has no table `{table}`: `{self.path}`\n\n"
                 f"hint: it has {', '.join(f'`{name}`' for name in self.tables) or 'none'}"
             )
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """`table`, unread. Raises `InputError` if the run did not write it."""
+        self.expect(table)
         import polars as pl  # noqa: PLC0415
 
         for part in sorted((self.path / table).glob("part-*.parquet")):

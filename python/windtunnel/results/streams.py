@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import polars as pl
+    from collections.abc import Iterable
 
 
-def stream_name(stream: int, operations: pl.DataFrame) -> str:
-    """`compute`, `host` (launches), or the dimension all messages belong to; its number if its `operations` differ."""
-    if (operations["kind"] == "calc").all():
-        return "host" if (operations["label"] == "launch").all() else "compute"
-    dimensions = operations["dimension"].unique()
-    if len(dimensions) == 1 and dimensions[0] != "other" and (operations["kind"] != "calc").all():
-        return str(dimensions[0]).upper()
+def stream_name(stream: int, operations: Iterable[tuple[str, str, str]]) -> str:
+    """`compute`, `host` (launches), or the dimension all messages belong to; its number if its operations differ.
+
+    `operations` are kinds, labels and dimensions.
+    """
+    seen = set(operations)
+    kinds = {kind for kind, _, _ in seen}
+    if kinds == {"calc"}:
+        return "host" if {label for _, label, _ in seen} == {"launch"} else "compute"
+    dimensions = {dimension for _, _, dimension in seen}
+    if len(dimensions) == 1 and dimensions != {"other"} and "calc" not in kinds:
+        return str(dimensions.pop()).upper()
     return f"stream {stream}"

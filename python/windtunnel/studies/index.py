@@ -59,6 +59,9 @@ COLUMNS = (
     "tables", "state", "message", "wall_s", "cpu_s", "peak_bytes", "folder", "owner", "begun",
 )  # fmt: skip
 
+_JSON = ("varied", "figures", "inputs")
+"""Columns of records and lists."""
+
 INSERT = (
     f"insert into runs ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))}) on conflict (recipe) "  # noqa: S608
     f"do update set {', '.join(f'{column} = excluded.{column}' for column in COLUMNS[1:])}"
@@ -132,9 +135,12 @@ def writing(db: sqlite3.Connection) -> Iterator[None]:
 
 def row(**given: Any) -> tuple[object, ...]:  # noqa: ANN401
     """A row of `runs`; what is not given is null, records and lists are JSON."""
-    filled = {"varied": {}, "inputs": [], "tables": 0, **given}
-    values = (filled.get(column) for column in COLUMNS)
-    return tuple(json.dumps(value) if isinstance(value, dict | list | tuple) else value for value in values)
+    filled = {"varied": "{}", "inputs": "[]", "tables": 0, **given}
+    for column in _JSON:
+        value = filled.get(column)
+        if value is not None and not isinstance(value, str):
+            filled[column] = json.dumps(value)
+    return tuple(map(filled.get, COLUMNS))
 
 
 def signed(seed: int | None) -> int | None:

@@ -11,16 +11,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
+from typing import IO
 
 from windtunnel.studies.executor import Answer, Death, Task
 from windtunnel.studies.memory import resident_bytes
+from windtunnel.studies.worker import Mark
 
 START = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from windtunnel.studies.worker import main; main()"
-"""What a worker runs: it is told its pipe and where modules are found."""
+"""What a worker runs: it is told its pipe, where modules are found, and where it says which task it runs."""
 
 HEAVY = 1 << 30
 """A worker that keeps so many bytes after a run is replaced."""
@@ -34,9 +37,21 @@ _idle: list[_Worker] = []
 class _Worker:
     process: subprocess.Popen[bytes]
     pipe: Connection
+    mark: IO[bytes]
+    """Where it says which task it runs."""
     tasks: deque[Task] = field(default_factory=deque)
-    """That of the run under way first."""
+    """Those that are not answered, in the order in which they are run."""
     since: float = 0.0
+
+    def under_way(self) -> int | None:
+        """The task that it began last."""
+        found = os.pread(self.mark.fileno(), Mark.size, 0)
+        return Mark.unpack(found)[0] if len(found) == Mark.size else None
+
+    def close(self) -> None:
+        """Lets it end."""
+        self.pipe.close()
+        self.mark.close()
 
 
 class LocalExecutor:
@@ -64,16 +79,17 @@ class LocalExecutor:
             if kept.process.poll() is None:
                 self._workers.append(kept)
                 return kept
-            kept.pipe.close()
+            kept.close()
         here, there = Pipe()
         # Not by `multiprocessing`, which would import the user's own script in each worker.
+        mark = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         process = subprocess.Popen(
-            [sys.executable, "-c", START, str(there.fileno()), json.dumps(sys.path)],
-            pass_fds=[there.fileno()],
+            [sys.executable, "-c", START, str(there.fileno()), json.dumps(sys.path), str(mark.fileno())],
+            pass_fds=[there.fileno(), mark.fileno()],
             stdin=subprocess.DEVNULL,
         )
         there.close()
-        worker = _Worker(process, here)
+        worker = _Worker(process, here, mark)
         self._workers.append(worker)
         return worker
 
@@ -90,8 +106,10 @@ class LocalExecutor:
         found: list[Answer | Death] = []
         try:
             while worker.tasks and worker.pipe.poll():
-                found.append(worker.pipe.recv())
-                worker.tasks.popleft()
+                answers: list[Answer] = worker.pipe.recv()
+                found += answers
+                for _ in answers:
+                    worker.tasks.popleft()
                 worker.since = time.monotonic()
         except (EOFError, OSError):
             found.append(self._bury(worker))
@@ -101,15 +119,17 @@ class LocalExecutor:
         return found
 
     def _bury(self, worker: _Worker) -> Death:
+        marked = worker.under_way()
         self._dismiss(worker)
         code = worker.process.returncode
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        running, *behind = (task.number for task in worker.tasks)
-        return Death(running, how, tuple(behind))
+        numbers = [task.number for task in worker.tasks]
+        running = marked if marked in numbers else numbers[0]
+        return Death(running, how, tuple(number for number in numbers if number != running))
 
     def _dismiss(self, worker: _Worker) -> None:
         self._workers.remove(worker)
-        worker.pipe.close()
+        worker.close()
         worker.process.kill()
         worker.process.wait()
 
@@ -149,7 +169,7 @@ def end_idle() -> None:
     """Ends the workers that wait for a next executor."""
     while _idle:
         worker = _idle.pop()
-        worker.pipe.close()
+        worker.close()
         worker.process.wait()
 
 

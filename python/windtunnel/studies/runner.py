@@ -15,7 +15,7 @@ import json
 import sqlite3
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
@@ -34,7 +34,7 @@ TICK = 0.2
 """Seconds between two looks at limits and memory."""
 
 CHUNK_S = 0.2
-"""Seconds of short runs that a worker gets at a time, so that it need not ask for each."""
+"""Processor seconds of short runs that a worker gets at a time, so that it need not ask for each."""
 
 MACHINES = 5
 """Times that a point is begun again because its machine was lost."""
@@ -233,13 +233,14 @@ class _Runner:
 
     def _give(self, numbers: list[int]) -> None:
         points = [self.points[number] for number in numbers]
+        root = self.store.root.absolute()
         self.state.begun += points
         self.executor.start(
             [
                 Task(
                     number,
                     point,
-                    self.store.place(point).absolute(),
+                    self.store.place(point, root),
                     self.tables,
                     self.threads,
                     self.room.need(self._estimate(number)),
@@ -273,7 +274,7 @@ class _Runner:
             self._learn(answer.number, summary)
         folder = None if summary is None else self.store.place(point)
         self.made += 1
-        self.made_s += answer.wall_s
+        self.made_s += answer.cpu_s
         self.longest = max(self.longest, (answer.wall_s, point), key=lambda one: one[0])
         self.state.ended.append((point, answer, summary))
         self._settle(
@@ -292,8 +293,11 @@ class _Runner:
 
     def _mourn(self, death: Death) -> None:
         """A worker is gone: killed for memory, most likely. Its point gets another chance, alone."""
-        self.state.waiting.extendleft(reversed(death.behind))
+        undone = [number for number in (death.number, *death.behind) if not self._is_placed(number)]
+        self.state.waiting.extendleft(reversed([number for number in undone if number != death.number]))
         number = death.number
+        if number not in undone:
+            return
         if death.machine:
             lost = self.state.moved[number] = self.state.moved.get(number, 0) + 1
             if lost <= MACHINES:
@@ -305,6 +309,16 @@ class _Runner:
             self.state.alone.append(number)
         else:
             self._fail(number, f"the process that ran it died ({death.how}), twice; out of memory?", 0.0)
+
+    def _is_placed(self, number: int) -> bool:
+        """Whether a worker that is gone had written a point down before it could say so: then that is its outcome."""
+        if self.fresh:  # what is there may be of another time
+            return False
+        found = self.store.find(self.points[number], tables=self.tables)
+        if found is None:
+            return False
+        self._settle(number, replace(found, stored=False))
+        return True
 
     def _look(self) -> None:
         """Ends runs that take too long or too much, and the youngest where memory runs out."""

@@ -1,4 +1,10 @@
-"""A worker process: takes tasks from a pipe, runs each and leaves its folder. It dies with its parent."""
+"""A worker process: takes tasks from a pipe, runs each and leaves its folder. It dies with its parent.
+
+Life cycle of a task: begun, run, written down (its folder gets its place), answered. Of short runs up to `SHORT_S`
+processor seconds are written down together, so a worker that is killed loses at most so much, which is run again.
+
+Invariants: an answer that says `done` comes after its folder is in place; answers come in the order of tasks.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,12 @@ import errno
 import json
 import os
 import signal
+import struct
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,25 +26,36 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.studies.executor import Answer, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
     from windtunnel.engine import TableWriter
-    from windtunnel.studies.point import Point
+    from windtunnel.studies.folders import Written
+    from windtunnel.studies.point import Point, State
     from windtunnel.studies.recipe import Digests
 
 PR_SET_PDEATHSIG = 1
 
 
+SHORT_S = 0.2
+"""Processor seconds of runs whose results a worker holds before it writes them down."""
+
+PATIENCE_S = 1.0
+"""Seconds for which it holds them at most, however little of the processors it has."""
+
+Mark = struct.Struct("<q")
+"""The number of the task under way, where a parent finds it whatever becomes of the worker."""
+
+
 def main() -> None:
-    """Serves the pipe whose number is the first argument."""
+    """Serves the pipe whose number is the first argument; the third one's file gets the number of each task."""
     from multiprocessing.connection import Connection
 
-    serve(Connection(int(sys.argv[1])))
+    serve(Connection(int(sys.argv[1])), int(sys.argv[3]))
 
 
-def serve(pipe: Connection) -> None:
-    """Runs what `pipe` gives until it is closed; answers each task."""
+def serve(pipe: Connection, mark: int) -> None:
+    """Runs what `pipe` gives until it is closed, and answers all tasks of a list in their order, some at a time."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -48,10 +66,34 @@ def serve(pipe: Connection) -> None:
             tasks: list[Task] | None = pipe.recv()
             if tasks is None:
                 return
-            for task in tasks:
-                pipe.send(perform(task, digests))
+            for answers in performed(tasks, digests, lambda task: os.pwrite(mark, Mark.pack(task.number), 0)):
+                pipe.send(answers)
     except (EOFError, OSError):
         return
+
+
+def performed(tasks: list[Task], digests: Digests, begin: Callable[[Task], object]) -> Iterator[list[Answer]]:
+    """Answers of `tasks`, in their order, as they are known; `begin` hears of each task before it is run.
+
+    What short runs come to is written down together: between two runs of the engine nothing of Python is in the
+    processor's caches, and each file, text and hash costs thrice of what it costs beside its like.
+    """
+    held: list[_Ran | Answer] = []
+    since, cpu = time.monotonic(), time.process_time()
+    for task in tasks:
+        begin(task)
+        held.append(_simulated_or_refused(task) if _may_wait(task) else perform(task, digests))
+        took, waited = time.process_time() - cpu, time.monotonic() - since
+        if not _may_wait(task) or took >= SHORT_S or waited >= PATIENCE_S:
+            yield [_settled(one, digests) for one in held]
+            held, since, cpu = [], time.monotonic(), time.process_time()
+    if held:
+        yield [_settled(one, digests) for one in held]
+
+
+def _may_wait(task: Task) -> bool:
+    """Whether all that is left of a run is its summary, and its scenario's folder stays."""
+    return not task.tables and not task.point.explain and not task.point.files
 
 
 def _import() -> None:
@@ -71,43 +113,87 @@ def known_digests() -> Digests:
     return Digests()
 
 
+@dataclass(frozen=True)
+class _Ran:
+    """A run that is not written down."""
+
+    task: Task
+    text: str
+    begun: float
+    begun_ns: int
+    wall_s: float
+    cpu_s: float
+
+
 def perform(task: Task, digests: Digests) -> Answer:
-    """Runs a task; what goes wrong is an answer like any other."""
+    """Runs a task and leaves its folder; what goes wrong is an answer like any other."""
+    return _settled(_simulated_or_refused(task, digests), digests)
+
+
+def _simulated_or_refused(task: Task, digests: Digests | None = None) -> _Ran | Answer:
+    """Runs a task; one whose folder has more than its summary is written down at once, by `digests`."""
+    wall, cpu, begun, begun_ns = time.monotonic(), time.process_time(), time.time(), time.time_ns()
+    outcome: str | tuple[str, str, list[tuple[str, str]]]
+    try:
+        if _may_wait(task):
+            outcome = _simulated(task, task.point.source.base, None)
+        else:
+            outcome = _whole(task, digests or known_digests(), begun, begun_ns)
+    except Exception as error:  # noqa: BLE001
+        return _failed(task, error, (time.monotonic() - wall, time.process_time() - cpu), begun)
+    took = (time.monotonic() - wall, time.process_time() - cpu)
+    if isinstance(outcome, str):
+        return _Ran(task, outcome, begun, begun_ns, *took)
+    text, meant, read = outcome
+    return Answer(task.number, "done", text, None, *took, meant, tuple(read), begun=begun)
+
+
+def _settled(ran: _Ran | Answer, digests: Digests) -> Answer:
+    """Writes a run down, unless it is."""
+    if isinstance(ran, Answer):
+        return ran
+    from windtunnel.studies.folders import written
+
+    task = ran.task
+    wall, cpu = time.monotonic(), time.process_time()
+    try:
+        with written(task.place, ran.begun) as folder:
+            found = _finished(task, folder, task.point.source.base, ran.text, {}, digests, ran.begun_ns)
+    except Exception as error:  # noqa: BLE001
+        took = (ran.wall_s + time.monotonic() - wall, ran.cpu_s + time.process_time() - cpu)
+        return _failed(task, error, took, ran.begun)
+    text, meant, read = found
+    took = (ran.wall_s + time.monotonic() - wall, ran.cpu_s + time.process_time() - cpu)
+    return Answer(task.number, "done", text, None, *took, meant, tuple(read), begun=ran.begun)
+
+
+def _failed(task: Task, error: Exception, took: tuple[float, float], begun: float) -> Answer:
+    """What a run's exception says; one that is a defect is raised."""
     from windtunnel.engine import InputError, RunError
 
-    wall, cpu, begun = time.monotonic(), time.process_time(), time.time()
-    text = message = meant = None
-    read: list[tuple[str, str]] = []
-    state, full = "done", False
-    try:
-        text, meant, read = _run(task, digests, begun)
-    except InputError as error:
+    state: State = "failed"
+    full = False
+    if isinstance(error, InputError):
         state, message = "refused", str(error)
-    except RunError as error:
-        state, message = "failed", str(error)
-    except MemoryError:
-        state, message = "failed", "no memory left"
-    except OSError as error:
+    elif isinstance(error, RunError):
+        message = str(error)
+    elif isinstance(error, MemoryError):
+        message = "no memory left"
+    elif isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        state, message = "failed", f"cannot write `{error.filename or task.place}`: {error.strerror}"
-    return Answer(
-        task.number, state, text, message, time.monotonic() - wall, time.process_time() - cpu,  # type: ignore[arg-type]
-        meant, tuple(read), full, begun,
-    )  # fmt: skip
+        message = f"cannot write `{error.filename or task.place}`: {error.strerror}"
+    else:
+        raise error
+    return Answer(task.number, state, None, message, *took, full_disk=full, begun=begun)
 
 
-def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tuple[str, str]]]:
-    """Summary, meaning and files read; the folder is in place when this returns."""
-    from windtunnel.bill import with_bill
+def _whole(task: Task, digests: Digests, begun: float, begun_ns: int) -> tuple[str, str, list[tuple[str, str]]]:
+    """Runs a task and writes it down: its folder is there before it runs, for its tables."""
     from windtunnel.studies.folders import written
-    from windtunnel.studies.inputs import UNKNOWN, named, read_by
-    from windtunnel.studies.recipe import meaning, scenario_tree
 
-    point = task.point
-    before_ns = time.time_ns()
-    with _base(point) as base, written(task.place, begun) as folder:
+    with _base(task.point) as base, written(task.place, begun) as folder:
         rows: dict[str, int] = {}
-        if point.explain:
+        if task.point.explain:
             text = _explained(task, base)
         elif task.tables:
             from windtunnel.engine import TableWriter
@@ -117,20 +203,32 @@ def _run(task: Task, digests: Digests, begun: float) -> tuple[str, str, list[tup
             rows = writer.rows
         else:
             text = _simulated(task, base, None)
-        tree = scenario_tree(point)
-        if point.explain:
-            summary: dict[str, Any] = json.loads(text)
-        else:
-            text, summary = with_bill(text, replace(point.source, base=base), point.overrides, tree)
-        own = {name for name, _ in point.files}
-        if point.explain:  # which does not say what it read
-            known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
-            found = [(name, digest or UNKNOWN) for name, digest in known]
-        else:
-            found = read_by(summary, base, digests, before_ns)
-        read = [one for one in found if one[0] not in own]
-        meant = meaning(point, tree)
-        folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
+        return _finished(task, folder, base, text, rows, digests, begun_ns)
+
+
+def _finished(
+    task: Task, folder: Written, base: Path, text: str, rows: dict[str, int], digests: Digests, begun_ns: int
+) -> tuple[str, str, list[tuple[str, str]]]:
+    """Summary, meaning and files read; the folder is in place when this returns."""
+    from windtunnel.bill import with_bill
+    from windtunnel.studies.inputs import UNKNOWN, named, read_by
+    from windtunnel.studies.recipe import meaning, scenario_tree
+
+    point = task.point
+    tree = scenario_tree(point)
+    if point.explain:
+        summary: dict[str, Any] = json.loads(text)
+    else:
+        text, summary = with_bill(text, replace(point.source, base=base), point.overrides, tree)
+    own = {name for name, _ in point.files}
+    if point.explain:  # which does not say what it read
+        known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
+        found = [(name, digest or UNKNOWN) for name, digest in known]
+    else:
+        found = read_by(summary, base, digests, begun_ns)
+    read = [one for one in found if one[0] not in own]
+    meant = meaning(point, tree)
+    folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
     return text, meant, read
 
 

@@ -14,16 +14,20 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+_DOUBLE = struct.Struct("<d").pack
 _PACKET = 0x0A  # Trace.packet, length-delimited
 _SEQUENCE = 1
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
+_SHORT = [bytes((value,)) for value in range(0x80)]
+
+
 def varint(value: int) -> bytes:
     """An unsigned integer in base 128, low digits first."""
     if value < 0x80:
-        return bytes((value,))
+        return _SHORT[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -45,12 +49,17 @@ def chunk(field: int, data: bytes | str) -> bytes:
 
 def double(field: int, value: float) -> bytes:
     """A double field."""
-    return varint(field << 3 | 1) + struct.pack("<d", value)
+    return varint(field << 3 | 1) + _DOUBLE(value)
 
 
 def fixed(field: int, value: int) -> bytes:
     """A field of eight bytes."""
     return varint(field << 3 | 1) + struct.pack("<Q", value)
+
+
+_NEXT = number(10, _SEQUENCE) + number(13, _NEEDS_STATE)
+_FIRST = number(10, _SEQUENCE) + number(13, _NEEDS_STATE | _STATE_CLEARED)
+"""Ends of packets: the first one clears what a reader knows."""
 
 
 class Flow(NamedTuple):
@@ -84,6 +93,7 @@ class TraceWriter:
         self._names = _Interned(2)
         self._arguments = _Interned(3)
         self._tracks = 0
+        self._heads: dict[int, bytes] = {}
         self._cleared = False
 
     def process(self, pid: int, name: str, order: int) -> int:
@@ -131,7 +141,10 @@ class TraceWriter:
 
     def count(self, track: int, at_ns: int, value: float) -> None:
         """A counter's value from `at_ns` on."""
-        self._event(at_ns, number(9, _COUNTER) + number(11, track) + double(44, value), b"")
+        head = self._heads.get(track)
+        if head is None:
+            head = self._heads[track] = number(9, _COUNTER) + number(11, track)
+        self._event(at_ns, head + double(44, value), b"")
 
     @property
     def data(self) -> bytes:
@@ -148,8 +161,9 @@ class TraceWriter:
         self._packet(body + chunk(12, bytes(interned)) if interned else body)
 
     def _packet(self, body: bytes) -> None:
-        flags = _NEEDS_STATE if self._cleared else _NEEDS_STATE | _STATE_CLEARED
+        end = _NEXT if self._cleared else _FIRST
         self._cleared = True
-        body += number(10, _SEQUENCE) + number(13, flags)
         self._out.append(_PACKET)
-        self._out += varint(len(body)) + body
+        self._out += varint(len(body) + len(end))
+        self._out += body
+        self._out += end

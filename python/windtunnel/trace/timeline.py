@@ -8,13 +8,13 @@ leads from each send to the receive that it meets: the k-th send of a rank to an
 from __future__ import annotations
 
 import gzip
+from itertools import groupby
 from typing import TYPE_CHECKING
-
-import polars as pl
 
 from windtunnel.breakdown import PART
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
+from windtunnel.results.rows import Rows, rows_of
 from windtunnel.results.streams import stream_name
 from windtunnel.trace.perfetto import Flow, TraceWriter
 
@@ -33,6 +33,10 @@ FIRST_THREAD = 1_000_000
 """Thread numbers start here, apart from the process numbers: a thread numbered as its process is its main thread."""
 
 
+Pair = tuple[str, int, int, int, int]
+"""A job, an iteration, who sends, who receives, and the tag."""
+
+
 def write_trace(result: Result, path: Path) -> Path:
     """Writes the timeline of `result` to `path`, gzipped if it ends in `.gz`, and returns it.
 
@@ -42,23 +46,25 @@ def write_trace(result: Result, path: Path) -> Path:
         raise InputError(f"the run recorded no operations, so there is no timeline: `{result.path}`")
     writer = TraceWriter()
     _critical_path(writer, result)
-    _operations(writer, result.operations)
+    _operations(writer, rows_of(result, "operations"))
     _links(writer, result)
     data = writer.data
     write_beside(path, gzip.compress(data, compresslevel=5, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 
-def since_the_start(rows: pl.DataFrame) -> pl.DataFrame:
+def since_the_start(rows: Rows) -> Rows:
     """`rows` with each instant in picoseconds (`start_ps`) also in nanoseconds since the run's start (`start_ns`).
 
     Picoseconds count from `origin_s`; from the run's start where a run of an earlier version has no such column.
     """
-    origin = pl.col("origin_s").cast(pl.Int64) * 10**9 if "origin_s" in rows.columns else pl.lit(0, pl.Int64)
-    instants = [name for name in ("ready_ps", "start_ps", "finish_ps") if name in rows.columns]
-    return rows.with_columns(
-        ((pl.col(name) // 1000).cast(pl.Int64) + origin).alias(name.removesuffix("_ps") + "_ns") for name in instants
-    )
+    origins = rows["origin_s"] if "origin_s" in rows else [0] * rows.height
+    columns = dict(rows.columns)
+    for name in ("ready", "start", "finish"):
+        if f"{name}_ps" in rows:
+            instants = zip(rows[f"{name}_ps"], origins, strict=True)
+            columns[f"{name}_ns"] = [ps // 1000 + int(origin) * 10**9 for ps, origin in instants]
+    return Rows(columns)
 
 
 def lanes(begin: list[int], end: list[int]) -> list[int]:
@@ -75,47 +81,51 @@ def lanes(begin: list[int], end: list[int]) -> list[int]:
     return chosen
 
 
-def arrows(operations: pl.DataFrame) -> dict[tuple[str, int], dict[tuple[int, int], Flow]]:
+def arrows(operations: Rows) -> dict[tuple[str, int], dict[tuple[int, int], Flow]]:
     """Ends of arrows by job and rank, then iteration and operation, of messages both of whose ends are among the rows.
 
     A matcher takes sends and receives of one pair and tag in the order in which they were posted (`ready_ps`). Where a
     rank receives from anybody or with any tag, which one it took is not known, and no arrow leads to the rank.
     """
-    if not {"peer", "tag"} <= set(operations.columns):
+    if "peer" not in operations or "tag" not in operations:
         return {}
-    posted = operations.filter(pl.col("kind").is_in(["send", "receive"]))
-    free = posted.filter(pl.col("peer").is_null() | pl.col("tag").is_null())
-    origin = ["origin_s"] if "origin_s" in posted.columns else []
-    send = pl.col("kind") == "send"
-    rank, peer = pl.col("rank").cast(pl.UInt64), pl.col("peer").cast(pl.UInt64)
-    ends = (
-        posted.with_columns(
-            source=pl.when(send).then(rank).otherwise(peer),
-            target=pl.when(send).then(peer).otherwise(rank),
-        )
-        .join(free.select("job", rank.alias("target")).unique(), on=["job", "target"], how="anti")
-        .sort([*origin, "ready_ps", "operation"], maintain_order=True)
-        .with_columns(turn=pl.int_range(pl.len()).over("job", "iteration", "source", "target", "tag", "kind"))
-    )
-    key = ["job", "iteration", "source", "target", "tag", "turn"]
-    both = ends.filter(send).join(ends.filter(~send), on=key, suffix="_end", maintain_order="left")
+    columns = ("job", "iteration", "rank", "peer", "tag", "operation")
+    order = (["origin_s"] if "origin_s" in operations else []) + ["ready_ps", "operation"]
+    posted = operations.take([i for i, kind in enumerate(operations["kind"]) if kind in ("send", "receive")])
+    free = {(job, rank) for job, rank, peer, tag in posted.each("job", "rank", "peer", "tag") if None in (peer, tag)}
+    sends: dict[tuple[Pair, int], int] = {}
+    receives: dict[tuple[Pair, int], int] = {}
+    turns: dict[tuple[object, ...], int] = {}
+    for row in posted.take(posted.order(order)).each("kind", *columns):
+        kind, job, iteration, rank, peer, tag, operation = row
+        source, target = (rank, peer) if kind == "send" else (peer, rank)
+        if (job, target) in free:
+            continue
+        pair = (job, iteration, source, target, tag)
+        turn = turns[kind, pair] = turns.get((kind, pair), -1) + 1
+        (sends if kind == "send" else receives)[pair, turn] = operation
     found: dict[tuple[str, int], dict[tuple[int, int], Flow]] = {}
-    columns = ("job", "rank", "rank_end", "iteration", "operation", "operation_end")
-    for flow, row in enumerate(both.select(columns).iter_rows(), start=1):
-        job, sender, receiver, iteration, sent, received = row
-        found.setdefault((job, sender), {})[iteration, sent] = Flow(flow, leaves=True)
-        found.setdefault((job, receiver), {})[iteration, received] = Flow(flow, leaves=False)
+    number = 0
+    for key, sent in sends.items():
+        received = receives.get(key)
+        if received is None:
+            continue
+        number += 1
+        job, iteration, source, target, _ = key[0]
+        found.setdefault((job, source), {})[iteration, sent] = Flow(number, leaves=True)
+        found.setdefault((job, target), {})[iteration, received] = Flow(number, leaves=False)
     return found
 
 
 def _critical_path(writer: TraceWriter, result: Result) -> None:
     if "critical_path" not in result.tables:
         return
-    rows = since_the_start(result.critical_path).sort(["job", "episode", "iteration", "step"], maintain_order=True)
-    for i, (name, job) in enumerate(rows.group_by(["job"], maintain_order=True)):
-        process = writer.process(1 + i, f"{name[0]}: critical path", 0)
+    rows = since_the_start(rows_of(result, "critical_path"))
+    rows = rows.take(rows.order(["job", "episode", "iteration", "step"]))
+    for i, (name, job) in enumerate(groupby(rows.records(), key=lambda row: row["job"])):
+        process = writer.process(1 + i, f"{name}: critical path", 0)
         track = writer.thread(1 + i, 1 + i, "critical path", process)
-        for row in job.iter_rows(named=True):
+        for row in job:
             part = PART.get(row["category"])
             arguments: dict[str, int | str] = {
                 "iteration": row["iteration"],
@@ -130,39 +140,41 @@ def _critical_path(writer: TraceWriter, result: Result) -> None:
             )  # fmt: skip
 
 
-def _operations(writer: TraceWriter, operations: pl.DataFrame) -> None:
-    origin = ["origin_s"] if "origin_s" in operations.columns else []
+def _operations(writer: TraceWriter, operations: Rows) -> None:
+    origin = ["origin_s"] if "origin_s" in operations else []
     order = ["job", "stage", "rank", "stream", *origin, "start_ps", "finish_ps", "operation"]
-    ordered = since_the_start(operations).sort(order, maintain_order=True)
+    rows = since_the_start(operations)
+    ordered = rows.order(order)
     tid = FIRST_THREAD
     ends = arrows(operations)
-    groups = ordered.group_by(["job", "stage", "rank"], maintain_order=True)
+    keys = list(rows.each("job", "stage", "rank", "stream"))
+    groups = groupby(ordered, key=lambda i: keys[i][:3])
     for place, ((job, stage, rank), mine) in enumerate(groups, start=1):
         pid = FIRST_RANK + place
         process = writer.process(pid, f"{job}: rank {rank} (stage {stage})", place)
-        for stream, rows in mine.group_by(["stream"], maintain_order=True):
-            name = stream_name(int(str(stream[0])), rows)
-            tid = _stream(writer, (process, pid, tid), name, rows, ends.get((str(job), int(str(rank))), {}))
+        for stream, numbers in groupby(mine, key=lambda i: keys[i][3]):
+            some = rows.take(list(numbers))
+            name = stream_name(stream, some.each("kind", "label", "dimension"))
+            tid = _stream(writer, (process, pid, tid), name, some, ends.get((job, rank), {}))
 
 
 def _stream(
     writer: TraceWriter,
     place: tuple[int, int, int],
     name: str,
-    rows: pl.DataFrame,
+    rows: Rows,
     ends: dict[tuple[int, int], Flow],
 ) -> int:
     """Writes a stream as threads; `place` is the process's track and number, and the first thread's number."""
     process, pid, tid = place
-    begin = rows["start_ns"].to_list()
-    end = rows["finish_ns"].to_list()
+    begin, end = rows["start_ns"], rows["finish_ns"]
     chosen = lanes(begin, end)
     tracks = []
     for lane in range(max(chosen) + 1):
         tracks.append(writer.thread(pid, tid, name if lane == 0 else f"{name} ({lane + 1})", process))
         tid += 1
     columns = ("label", "kind", "dimension", "iteration", "operation", "ready_ns", "bytes")
-    for b, e, lane, row in zip(begin, end, chosen, rows.select(columns).iter_rows(), strict=True):
+    for b, e, lane, row in zip(begin, end, chosen, rows.each(*columns), strict=True):
         label, kind, dimension, iteration, operation, ready_ns, size = row
         arguments: dict[str, int | str] = {"iteration": iteration, "operation": operation}
         if (waited := b - ready_ns) > 0:
@@ -184,14 +196,15 @@ def _stream(
 def _links(writer: TraceWriter, result: Result) -> None:
     if "links" not in result.tables:
         return
-    links = result.links
-    if "utilisation_bins" not in links.columns:
+    links = rows_of(result, "links")
+    if "utilisation_bins" not in links:
         return
-    busiest = links.sort(["utilisation", "link"], descending=[True, False]).head(BUSY_LINKS)
+    use, names = links["utilisation"], links["link"]
+    busiest = links.take(sorted(range(links.height), key=lambda i: (-(use[i] or 0.0), names[i]))[:BUSY_LINKS])
     if not busiest.height:
         return
     process = writer.process(2**31 - 1, "busiest links", 2**20)
-    for row in busiest.iter_rows(named=True):
+    for row in busiest.records():
         track = writer.counter(f"{row.get('name', row['link'])} ({row['tier']})", "%", process)
         bins = row["utilisation_bins"]
         for i, value in enumerate(bins):

@@ -9,13 +9,13 @@ pub mod job_source;
 pub mod jobs;
 mod load_balancer;
 mod name;
-pub mod operations;
 pub mod quantity;
 pub mod queues;
 mod recovery;
 mod reduction;
 pub mod topology;
 mod transport;
+pub mod upkeep;
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,6 @@ pub use jobs::{
 };
 pub use load_balancer::{EcmpKeys, LoadBalancer};
 pub use name::Name;
-pub use operations::{
-    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
-    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
-};
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{ClassColors, ColorProfile, ColorProfiles, DropProfile, Meter, Pfc, Queue, Trimming};
 pub use recovery::{RecoveryKeys, SelectiveKeys};
@@ -42,6 +38,10 @@ use serde::Deserialize;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
+};
+pub use upkeep::{
+    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
+    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.comparison import figures_of, knobs_of
 from windtunnel.engine import InputError
+from windtunnel.report.cdf import Line, cdf, quantiles
 from windtunnel.report.html import Raw, page, section, table, text
 from windtunnel.report.runs.bars import STYLE, bars
-from windtunnel.report.runs.distribution import distribution, quantiles
 from windtunnel.report.runs.label import MOST, Named, named
 from windtunnel.results.folder import write_beside
 from windtunnel.text import UNKNOWN, change, count, duration, energy, percent, power, size
@@ -155,10 +155,11 @@ def _cell(value: Any, first: Any, say: Callable[[Any], str], *, best: Any) -> Ra
 
 def _completion(runs: Sequence[Named]) -> list[str]:
     for name in ("flows", "messages"):
-        found = [(run, times) for run in runs if (times := quantiles(run, name)) is not None]
+        found = [(run, times) for run in runs if (times := quantiles(run.run, name)) is not None]
         if len(found) > 1:
             legend = "".join(f"<span>{run.mark()}</span>" for run, _ in found)
-            drawn = Raw(f'{distribution(found, name)}<div class="legend">{legend}</div>')
+            lines = [Line(run.name, run.colour, times, run.dash) for run, times in found]
+            drawn = Raw(f'{cdf(lines, name)}<div class="legend">{legend}</div>')
             remark = "From start to last byte: the share that took at most so long; point at a mark for its figures."
             return [section(f"{name.capitalize().removesuffix('s')} completion times", remark, drawn)]
     return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windtunnel.report.study.axes import WIDTH, linked, numbers, rule, svg, words
+from windtunnel.report.axes import WIDTH, linked, numbers, rule, svg, words
 from windtunnel.report.study.table import larger_is_better, said, short_metric, shown, value_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from windtunnel.report.study.axes import WIDTH, label, linked, svg, words
+from windtunnel.report.axes import WIDTH, label, linked, svg, words
 from windtunnel.report.study.table import larger_is_better, level_of, said, short_metric, shown, value_of
 
 if TYPE_CHECKING:

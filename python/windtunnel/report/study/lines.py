@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from windtunnel.report.study.axes import WIDTH, label, levels, linked, numbers, rule, svg, words
+from windtunnel.report.axes import WIDTH, label, levels, linked, numbers, rule, svg, words
 from windtunnel.report.study.table import level_of, said, short_metric, shown, value_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windtunnel.report.study.axes import WIDTH, Axis, label, linked, numbers, rule, svg, words
+from windtunnel.report.axes import WIDTH, Axis, label, linked, numbers, rule, svg, words
 from windtunnel.report.study.heat import BAD
 from windtunnel.report.study.table import larger_is_better, level_of, said, short_metric, shown, value_of
 
