@@ -90,7 +90,9 @@ impl StagePrice {
         for kind in 0..4 {
             let once = mem::take(&mut self.points[kind]);
             let (mut points, asked) = followed(layout, work, &self.compiled[kind], tolls);
-            points.iter_mut().for_each(|(after, _)| *after /= speed);
+            for (after, _) in &mut points {
+                *after /= speed;
+            }
             if layout.zero < 3 {
                 points = merged(points, &once);
             }
