@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WHOLE = 20_000
 """Candidates up to which all are looked at."""
+SETTLED = 200
+"""Best layouts of which exchanges inside passes are followed where they meet others."""
 OBJECTIVES = ("time", "memory", "energy", "dollars")
 
 
@@ -103,10 +105,15 @@ def search(
             _by_stages(asked, candidates)
         if settings.uneven:
             _explore(asked, job, settings)
+        asked.settle()
     except KeyboardInterrupt:
         found.stopped = True
-    found.rows.sort(key=lambda row: (row[1].iteration_s or 0.0, row[0]))
+    found.rows.sort(key=_by_time)
     return found
+
+
+def _by_time(row: tuple[Candidate, Answer]) -> tuple[float, Candidate]:
+    return row[1].iteration_s or 0.0, row[0]
 
 
 class _Asked:
@@ -124,7 +131,7 @@ class _Asked:
         own, training = job.own["parallelism"], job.own["training"]
         choices = [candidate.choice(own, training) for candidate in fresh]
         given: list[tuple[Candidate, Answer | None]] = []
-        for batch in answers(job.source, job.overrides, choices, job=job.index, ideal=settings.ideal):
+        for batch in answers(job.source, job.overrides, choices, job=job.index, ideal=settings.ideal, apart=True):
             for answer in batch:
                 candidate = fresh[len(given)]
                 self.found.tried += 1
@@ -144,6 +151,28 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
         return given
+
+    def settle(self) -> None:
+        """Asks again of the best and of the front, with exchanges inside passes that meet others on links."""
+        job, found = self._job, self.found
+        own, training = job.own["parallelism"], job.own["training"]
+        settled: set[Candidate] = set()
+        while True:
+            found.rows.sort(key=_by_time)
+            wanted = [*found.rows[:SETTLED], *found.front()]
+            fresh = [candidate for candidate, _ in wanted if candidate not in settled]
+            if not fresh:
+                return
+            fresh = list(dict.fromkeys(fresh))
+            settled.update(fresh)
+            choices = [candidate.choice(own, training) for candidate in fresh]
+            told: dict[Candidate, Answer] = {}
+            asked = answers(job.source, job.overrides, choices, job=job.index, ideal=self._settings.ideal)
+            for batch in asked:
+                told.update(zip(fresh[len(told) :], batch, strict=False))
+            found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in found.rows]
+            if self._progress is not None:
+                self._progress("the best again", len(settled), len(settled))
 
 
 def _bare(message: str) -> str:

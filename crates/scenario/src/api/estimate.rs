@@ -21,6 +21,9 @@ struct Asked {
     /// Whether NICs alone are shared.
     #[serde(default)]
     ideal: bool,
+    /// Whether exchanges inside passes meet nothing on their links.
+    #[serde(default)]
+    apart: bool,
     choices: Vec<Choice>,
 }
 
@@ -33,6 +36,9 @@ pub fn estimate(request: &RunRequest, text: &str) -> Result<String, Failure> {
         serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
     let files = Inputs::of(&request.base);
     let mut estimator = Estimator::new(request.scenario()?, &request.source, &files, asked.job, asked.ideal)?;
+    if asked.apart {
+        estimator.apart();
+    }
     Ok(json!({"answers": estimator.answers(&asked.choices)}).to_string())
 }
 

@@ -321,6 +321,7 @@ impl Course {
         self.walk(sheet, scratch);
     }
 
+    #[expect(clippy::inline_always, reason = "it takes on the instructions of its caller")]
     #[inline(always)]
     fn walk(&self, sheet: &Sheet, scratch: &mut Scratch) {
         let Scratch { clock, reduced, completed, free, slots } = scratch;
@@ -357,6 +358,7 @@ impl Course {
     }
 }
 
+#[expect(clippy::inline_always, reason = "it takes on the instructions of its caller")]
 #[inline(always)]
 fn later(a: Lane, b: Lane) -> Lane {
     let mut out = ZERO;
@@ -366,6 +368,7 @@ fn later(a: Lane, b: Lane) -> Lane {
     out
 }
 
+#[expect(clippy::inline_always, reason = "it takes on the instructions of its caller")]
 #[inline(always)]
 fn sum(a: Lane, b: Lane) -> Lane {
     let mut out = ZERO;

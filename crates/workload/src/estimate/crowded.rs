@@ -288,10 +288,6 @@ impl Walk<'_> {
                     }
                 }
             }
-            if !self.ranks[rank as usize].reached && after > 0.0 {
-                self.wake(rank, self.now + after);
-                return;
-            }
             let known = &mut self.ranks[rank as usize];
             if known.point == 0 && !known.reached {
                 let asked = self.of.price(rank, action.chunk).asked[action.kind as usize];
@@ -299,6 +295,11 @@ impl Walk<'_> {
                 known.inside.resize(asked as usize, false);
                 known.launched = 0.0;
             }
+            if !known.reached && after > 0.0 {
+                self.wake(rank, self.now + after);
+                return;
+            }
+            let known = &mut self.ranks[rank as usize];
             known.reached = true;
             match point {
                 Point::Ask { of, part, number } => {

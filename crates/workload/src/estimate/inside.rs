@@ -128,3 +128,35 @@ pub(super) fn followed(
     list.push(Point::End);
     (list.found, list.asked)
 }
+
+/// `points` of a pass with the buckets of `once` in place of each unit's own, where the same share of its computations is done.
+pub(super) fn merged(points: Vec<(f64, Point)>, once: &[(f64, Point)]) -> Vec<(f64, Point)> {
+    let is_data = |point: &Point| matches!(point, Point::Enter(_) | Point::Leave(_));
+    // Of both lists: the places of units, by number; a bucket stands at one of them.
+    let whole: f64 = points.iter().map(|(after, _)| after).sum();
+    let all: f64 = once.iter().map(|(after, _)| after).sum();
+    let mut buckets = once
+        .iter()
+        .scan(0.0, |at, (after, point)| {
+            *at += after;
+            Some((if all > 0.0 { *at / all } else { 0.0 }, *point))
+        })
+        .filter(|(_, point)| is_data(point))
+        .peekable();
+    let mut found = Vec::with_capacity(points.len());
+    let (mut done, mut carried) = (0.0, 0.0);
+    for (after, point) in points {
+        done += after;
+        carried += after;
+        let at = if whole > 0.0 { done / whole } else { 1.0 };
+        while let Some((_, bucket)) =
+            buckets.next_if(|(place, _)| *place <= at || matches!(point, Point::End))
+        {
+            found.push((std::mem::take(&mut carried), bucket));
+        }
+        if !is_data(&point) {
+            found.push((std::mem::take(&mut carried), point));
+        }
+    }
+    found
+}

@@ -6,11 +6,13 @@
 //! leave behind one another while passes go on, and where parameters are given up after each pass the gathers of several passes
 //! are walked in a row, since one pass fetches for the next.
 
+use std::mem;
+
 use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, Span};
 
 use super::fluid::{Leaving, Part};
-use super::inside::followed;
+use super::inside::{followed, merged};
 use super::shares::Of;
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
@@ -25,9 +27,6 @@ pub trait Tolls {
 
     /// The same of data-parallel exchanges, alone on their links.
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
-
-    /// Whether exchanges inside passes meet others, so that they are followed.
-    fn meets(&self) -> bool;
 
     /// What [`Self::toll`] is of, beside exchanges of its own pipeline rank alone.
     fn inside(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> Part;
@@ -83,10 +82,24 @@ pub struct StagePrice {
     pub(super) points: [Vec<(f64, Point)>; 4],
     /// Exchanges in each, if those are followed.
     pub(super) asked: [u32; 4],
-    is_followed: bool,
 }
 
 impl StagePrice {
+    /// Its exchanges of tensor, context and expert parallelism are followed one by one, on GPUs that run at `speed`.
+    pub fn close(&mut self, layout: &Layout, work: &ChunkWork, tolls: &dyn Tolls, speed: f64) {
+        for kind in 0..4 {
+            let once = mem::take(&mut self.points[kind]);
+            let (mut points, asked) = followed(layout, work, &self.compiled[kind], tolls);
+            for (after, _) in &mut points {
+                *after /= speed;
+            }
+            if layout.zero < 3 {
+                points = merged(points, &once);
+            }
+            (self.points[kind], self.asked[kind]) = (points, asked);
+        }
+    }
+
     /// On GPUs that run at `speed` of what their sheet says: what is computed takes longer, and what waits for it comes later.
     pub fn slow(&mut self, speed: f64) {
         if speed == 1.0 || speed <= 0.0 {
@@ -95,11 +108,7 @@ impl StagePrice {
         let more = |computes: f64| computes / speed - computes;
         for kind in 0..4 {
             let added = more(self.computes[kind]);
-            let longer = match self.passes[kind] {
-                _ if self.is_followed => 1.0 / speed,
-                pass if pass > 0.0 => 1.0 + added / pass,
-                _ => 1.0,
-            };
+            let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
             for (after, _) in &mut self.points[kind] {
                 *after *= longer;
             }
@@ -172,12 +181,10 @@ pub fn price(
             found.reduce = reduce;
             found.leaving[usize::from(kind == 3)] = leaving;
         }
-        if layout.zero == 3 && tolls.meets() {
-            found.is_followed = true;
-            (found.points[kind], found.asked[kind]) = followed(layout, work, &compiled, tolls);
-        } else if layout.zero == 3 {
-            found.points[kind] = points(layout, work, &walk, end, tolls);
-        }
+        found.points[kind] = match layout.zero {
+            3 => points(layout, work, &walk, end, tolls),
+            _ => points_once(&found, kind, end),
+        };
         found.compiled[kind] = compiled;
     }
     found.gathered = found.passes;
@@ -337,6 +344,21 @@ fn points(
     for (at, units) in &walk.left {
         found.push((*at, left(layout, work, units, tolls)));
     }
+    in_order(found, end)
+}
+
+/// The same where parameters are gathered once a step and gradients leave in buckets.
+fn points_once(found: &StagePrice, kind: usize, end: f64) -> Vec<(f64, Point)> {
+    let gathers: &[Bucket] = if kind == 0 { &found.gathers } else { &[] };
+    let leaving: &[Leaving] =
+        if kind == 1 || kind == 3 { &found.leaving[usize::from(kind == 3)] } else { &[] };
+    let entered = gathers.iter().map(|bucket| (end - bucket.after, Point::Enter(bucket.parts)));
+    let left = leaving.iter().map(|leaving| (end + leaving.at, Point::Leave(*leaving)));
+    in_order(entered.chain(left).collect(), end)
+}
+
+/// Points at their instants as points after one another, with the end of the pass.
+fn in_order(mut found: Vec<(f64, Point)>, end: f64) -> Vec<(f64, Point)> {
     // What is left at an instant was entered before the next is.
     found.sort_by(|a, b| {
         let order = |point: &Point| u8::from(matches!(point, Point::Enter(_)));

@@ -86,19 +86,37 @@ pub struct Shares {
     /// By class: its pool, and its number there; none for those that have their links for themselves.
     pub(super) places: Vec<Option<(u32, u32)>>,
     pub(super) pools: Vec<Pool>,
+    /// What of each link messages take at rate 1, where several share it or exchanges inside passes do, and whether these do.
+    messages: Vec<(Limit, bool)>,
     crowd: f64,
     meets: bool,
 }
 
+/// Sets whose rates a pool remembers.
+const KNOWN: usize = 4096;
+
 /// Exchanges inside passes are followed where others want more than so much of a link beside them.
 const MEETS: f64 = 1.25;
+
+/// Exchanges inside passes that take less of a link are in nobody's way.
+const BESIDE: f64 = 0.1;
 
 /// A difference that rounding makes.
 const ROUNDED: f64 = 1e-6;
 
 impl Shares {
-    /// Of `classes`, which have the numbers that [`Of::class`] gives them.
+    /// Of `classes`, which have the numbers that [`Of::class`] gives them; exchanges inside passes count where they meet data-parallel ones or
+    /// those of other ranks.
     pub fn new(ranks: u32, classes: &[Class]) -> Self {
+        Self::of(ranks, classes, false)
+    }
+
+    /// The same, with exchanges inside passes whatever they meet.
+    pub fn close(ranks: u32, classes: &[Class]) -> Self {
+        Self::of(ranks, classes, true)
+    }
+
+    fn of(ranks: u32, classes: &[Class], close: bool) -> Self {
         let mut takes: Vec<(u32, u32, f64)> = Vec::new();
         let mut fair = Vec::with_capacity(classes.len());
         for (number, class) in classes.iter().enumerate() {
@@ -119,7 +137,21 @@ impl Shares {
             limit.iter().any(|&(_, class, _)| inside(class))
                 && counted.map(|&(_, class, take)| most(class, take)).sum::<f64>() > MEETS
         });
-        if !meets {
+        let message = |class: u32| !data(class) && !inside(class);
+        let mut messages: Vec<(Limit, bool)> = Vec::new();
+        let mut told: FxHashSet<SmallVec<[(u32, u64); 4]>> = FxHashSet::default();
+        for limit in takes.chunk_by(|a, b| a.0 == b.0).filter(|limit| limit.len() > 1) {
+            let own = || limit.iter().filter(|&&(_, class, _)| message(class));
+            let beside = limit.iter().any(|&(_, class, take)| inside(class) && most(class, take) > BESIDE);
+            if own().count() < if beside { 1 } else { 2 } {
+                continue;
+            }
+            let rounded = own().map(|&(_, class, take)| (class, (take / ROUNDED).round() as u64));
+            if told.insert(rounded.chain([(u32::MAX, u64::from(beside))]).collect()) {
+                messages.push((own().map(|&(_, class, take)| (class, take)).collect(), beside));
+            }
+        }
+        if !meets && !close {
             takes.retain(|&(_, class, _)| !inside(class));
         }
         let mut crowd = 1.0f64;
@@ -144,12 +176,28 @@ impl Shares {
             limits.push(limit.iter().map(|&(_, class, take)| (class, take)).collect());
         }
         let (places, pools) = pooled(&fair, &limits);
-        Self { ranks, fair, places, pools, crowd, meets }
+        Self { ranks, fair, places, pools, messages, crowd, meets }
     }
 
     /// By how much data-parallel exchanges of all pipeline ranks at once are slower than those of one.
     pub fn crowd(&self) -> f64 {
         self.crowd
+    }
+
+    /// For how long messages hold the link that they hold longest, where `work` says what those of a class take: beside each other, and beside
+    /// exchanges inside passes.
+    pub fn held(&self, work: &dyn Fn(u32) -> f64) -> [f64; 2] {
+        let mut found = [0.0f64; 2];
+        for (limit, beside) in &self.messages {
+            let taken: f64 = limit.iter().map(|&(class, take)| take * work(class)).sum();
+            if limit.len() > 1 {
+                found[0] = found[0].max(taken);
+            }
+            if *beside {
+                found[1] = found[1].max(taken);
+            }
+        }
+        found
     }
 
     /// Whether exchanges inside passes meet others on links, so that how long a pass takes depends on what goes on beside it.
@@ -205,6 +253,9 @@ impl Pool {
             return Rc::clone(known);
         }
         let found: Rates = self.solve(under_way).into();
+        if self.known.borrow().len() >= KNOWN {
+            self.known.borrow_mut().clear();
+        }
         self.known.borrow_mut().insert(under_way.clone(), Rc::clone(&found));
         found
     }

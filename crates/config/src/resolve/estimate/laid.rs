@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::Bytes;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::estimate::{
-    Course, Crowded, Ends, Gathering, Leaving, Part, Reducing, Sheet, Side, StagePrice, Times, Tolls,
+    Course, Crowded, Ends, Gathering, Leaving, Of, Part, Reducing, Sheet, Side, StagePrice, Times, Tolls,
     drained, pair,
 };
 use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
@@ -45,6 +45,61 @@ pub(super) struct Laid {
     pub tokens: u64,
     pub flops: f64,
     pub peak: f64,
+    pub walk: Walk,
+}
+
+/// How a step is worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// Along a course, side by side with others.
+    Line,
+    /// Passes and exchanges together.
+    Followed,
+    /// Exchanges inside passes too.
+    Close,
+}
+
+/// Messages are followed where they hold a link that several share for more than this part of the computations of a micro-batch.
+const SHARED: f64 = 0.15;
+/// The same of a link that exchanges inside passes take.
+const BESIDE: f64 = 0.03;
+
+/// How the step of `layout` is worked out, whose stages take `prices`.
+pub(super) fn walk_of(
+    layout: &Layout,
+    placement: Placement,
+    tariffs: &Tariffs,
+    prices: &[Rc<StagePrice>],
+    close: bool,
+) -> Walk {
+    if layout.schedule.name.overlaps() || placement.shape == Shape::Bidirectional {
+        return Walk::Line;
+    }
+    let [mut between, mut beside] = [0.0; 2];
+    if layout.pp > 1 {
+        let chunks = u32::from(placement.chunks);
+        let sides: Vec<[Side; 2]> = (0..layout.pp).map(|rank| tariffs.sides(rank, prices[0].send)).collect();
+        let work = |class: u32| {
+            let down = class >= Of::Down.class(0, layout.pp);
+            sides[(class % layout.pp) as usize][usize::from(down)].busy * f64::from(chunks)
+        };
+        let of_rank = |rank: u32| -> f64 {
+            let stages = (0..chunks).map(|chunk| &prices[placement.stage(rank, chunk as u16) as usize]);
+            let split = layout.schedule.name.splits_backward();
+            stages
+                .map(|found| found.passes.iter().sum::<f64>() - if split { found.passes[1] } else { 0.0 })
+                .sum()
+        };
+        let busiest = (0..layout.pp).map(of_rank).fold(f64::MIN_POSITIVE, f64::max);
+        [between, beside] = tariffs.shares.held(&work).map(|held| held / busiest);
+    }
+    match layout.zero {
+        _ if close && beside > BESIDE => Walk::Close,
+        3 if close && tariffs.shares.meets() => Walk::Close,
+        3 => Walk::Followed,
+        _ if between > SHARED => Walk::Followed,
+        _ => Walk::Line,
+    }
 }
 
 impl Laid {
@@ -57,14 +112,20 @@ impl Laid {
         self.tariffs.shares.crowd() > CROWDED
     }
 
-    /// Whether its passes and exchanges are followed together, for parameters are gathered throughout.
+    /// Whether its passes and exchanges are followed together: parameters are gathered throughout, or messages meet others on links.
     pub(super) fn is_followed(&self) -> bool {
-        self.layout.zero == 3 && !self.layout.schedule.name.overlaps()
+        self.walk != Walk::Line
     }
 
     /// The ends of a step that is followed.
     pub(super) fn follow(&self, schedule: &Schedule) -> Ends {
         let (gathering, reducing) = exchanges(&self.layout);
+        // What is gathered once a step is asked for at its start.
+        let (gathering, prefetch) = match self.layout.zero {
+            0 => (Gathering::None, 0),
+            3 => (gathering, self.layout.prefetch as usize),
+            _ => (Gathering::Once, usize::MAX),
+        };
         let chunks = u32::from(self.placement.chunks);
         let stages = (0..schedule.ranks()).flat_map(|rank| (0..chunks).map(move |chunk| (rank, chunk)));
         let prices: Vec<&StagePrice> =
@@ -77,10 +138,10 @@ impl Laid {
             schedule,
             gathering,
             reducing,
-            prefetch: self.layout.prefetch as usize,
+            prefetch,
             prices: &prices,
             sides: &sides,
-            shares: &self.tariffs.shares,
+            shares: if self.walk == Walk::Close { self.tariffs.close() } else { &self.tariffs.shares },
         };
         crowded.run()
     }
@@ -205,7 +266,8 @@ impl Laid {
                 if late { passes + reduce(rank) } else { passes.max(reduced) }
             })
             .collect();
-        if self.is_crowded() && layout.zero < 3 && self.placement.shape != Shape::Bidirectional {
+        let drains = self.is_crowded() && layout.zero < 3 && (late || !self.is_followed());
+        if drains && self.placement.shape != Shape::Bidirectional {
             for (last, end) in last.iter_mut().zip(self.reduced(course, ends)) {
                 *last = last.max(end);
             }

@@ -30,7 +30,7 @@ use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
-use super::laid::{CourseKey, Laid, Layers, exchanges, layers_of};
+use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
 use super::tariff::{Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
@@ -49,6 +49,7 @@ pub struct Estimator {
     index: usize,
     fabric: FabricParts,
     ideal: bool,
+    close: bool,
     slow: FxHashMap<LinkId, f64>,
     speed: f64,
     architecture: Architecture,
@@ -118,6 +119,7 @@ impl Estimator {
             index,
             fabric: parts,
             ideal,
+            close: true,
             slow,
             speed,
             architecture,
@@ -131,6 +133,11 @@ impl Estimator {
             courses: FxHashMap::default(),
             schedules: FxHashMap::default(),
         })
+    }
+
+    /// Exchanges inside passes meet nothing on their links: sooner, and near enough to say which layouts are worth more.
+    pub fn apart(&mut self) {
+        self.close = false;
     }
 
     /// Answers for each of `choices`, in their order.
@@ -328,6 +335,22 @@ impl Estimator {
             prices.push(Rc::clone(found));
             optimisers.push(*optimiser);
         }
+        let walk = walk_of(&layout, placement, &tariffs, &prices, self.close);
+        if walk == Walk::Close {
+            let mut close: FxHashMap<Layers, Rc<StagePrice>> = FxHashMap::default();
+            for (price, chunk) in prices.iter_mut().zip(&chunks) {
+                let layers = layers_of(&training.architecture, chunk);
+                if let Some(known) = close.get(&layers) {
+                    *price = Rc::clone(known);
+                    continue;
+                }
+                let work = self.work(number, &layout, &training, &model, chunk);
+                let mut made = StagePrice::clone(price);
+                made.close(&layout, &work, &*tariffs, self.speed);
+                *price = Rc::new(made);
+                close.insert(layers, Rc::clone(price));
+            }
+        }
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Laid {
@@ -344,6 +367,7 @@ impl Estimator {
             tariffs,
             keys,
             rounds,
+            walk,
         })
     }
 
@@ -387,7 +411,7 @@ impl Estimator {
             if !self.courses.contains_key(&key) {
                 let built = Schedule::new(&schedule, layout.pp, microbatches).map_err(refused)?;
                 self.courses.insert(key.clone(), Rc::new(Course::new(&built, gathering, reducing)));
-                if gathering != Gathering::None {
+                if gathering != Gathering::None || layout.pp > 1 {
                     self.schedules.insert(key.clone(), Rc::new(built));
                 }
             }

@@ -4,7 +4,7 @@
 //! where its ranks are: the ways of all edges are laid as the flow model lays them, and the link that takes longest for a bit sets
 //! the pace. Groups of one pipeline rank send at the same time; those of all ranks together where they do so throughout a step.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
@@ -190,6 +190,8 @@ pub(super) struct Tariffs {
     mtu: (u64, u64),
     /// How exchanges of pipeline ranks share links.
     pub shares: Shares,
+    classes: Vec<Class>,
+    close: OnceCell<Shares>,
 }
 
 impl Tolls for Tariffs {
@@ -202,10 +204,6 @@ impl Tolls for Tariffs {
         self.roles
             .get(&named(role))
             .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
-    }
-
-    fn meets(&self) -> bool {
-        self.shares.meets()
     }
 
     fn inside(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> Part {
@@ -271,7 +269,16 @@ impl Tariffs {
             roles.insert(role, tariff);
         }
         let sides = sides(layout, &grid, ways, &mut classes);
-        Self { roles, sides, mtu: (ways.mtu, ways.header), shares: Shares::new(layout.pp, &classes) }
+        let shares = Shares::new(layout.pp, &classes);
+        Self { roles, sides, mtu: (ways.mtu, ways.header), shares, classes, close: OnceCell::new() }
+    }
+
+    /// How exchanges share links, those inside passes among them.
+    pub(super) fn close(&self) -> &Shares {
+        if self.shares.meets() {
+            return &self.shares;
+        }
+        self.close.get_or_init(|| Shares::close(self.sides.len() as u32, &self.classes))
     }
 
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
