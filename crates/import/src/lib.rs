@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Life cycle: [`input::expand`] lists recordings, [`detect`] says of which kind one is, [`import`] reads all of one kind.
-//! A [`Reader`] makes a [`Draft`] of operations and calls; matching calls of all members, filling in missing
+//! A [`Reader`] makes a [`Draft`](draft::Draft) of operations and calls; matching calls of all members, filling in missing
 //! ranks and building programs is the same for all ([`assemble`]).
 //!
 //! Invariants: whatever is read is counted once ([`coverage`]); arbitrary bytes never panic; memory grows with what is there

@@ -49,7 +49,7 @@ pub struct Settings<'a> {
     /// Whether jobs enter an episode at a drawn phase.
     pub draw_phases: bool,
     /// A group that stays the same for fewer iterations of its slowest job carries what is unfinished into its next episode
-    /// ([`Rerun`]); 0: none does.
+    /// ([`Rerun`](super::Rerun)); 0: none does.
     pub carry_below: u64,
     /// Whether iterations are simulated, and not parts of a duration: then nothing is written in a last one.
     pub iterates: bool,

@@ -3,7 +3,7 @@
 //! A placement is asked with what is free and what a job needs, and answers GPUs in rank order, or nothing if no legal
 //! choice exists: too few free, or not where [`Locality`] wants them. Then the free GPUs are stranded. It changes
 //! nothing, and its answer is a function of what it is given: equal choices fall to the lowest number, a draw is keyed
-//! by the job. It does not look at every GPU or host: [`FreeSet`] keeps hosts in buckets by what is free on them.
+//! by the job. It does not look at every GPU or host: [`FreeSet`](crate::free::FreeSet) keeps hosts in buckets by what is free on them.
 
 mod built_in;
 mod packed;

@@ -25,7 +25,7 @@ pub(crate) struct Dead {
     stride: u32,
     /// Switches with a row, in the order of their rows.
     owners: Vec<u32>,
-    /// See [`Shape::tally`].
+    /// See [`Shape::tally`](crate::shape::Shape::tally).
     tally: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Dead {
 pub(crate) struct DeadPart<'a> {
     slots: &'a [u32],
     words: &'a [u64],
-    /// The part's share of [`Shape::tally`]; empty before it was made.
+    /// The part's share of [`Shape::tally`](crate::shape::Shape::tally); empty before it was made.
     pub(crate) tally: &'a [u32],
 }
 
