@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import windtunnel
@@ -25,6 +26,7 @@ from windtunnel.layout.space import Space as LayoutSpace
 from windtunnel.source import read_source
 from windtunnel.studies.runner import Limits
 from windtunnel.studies.store import Store
+from windtunnel.validate.score import spearman
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,6 +161,27 @@ def test_layouts_finds_the_same_best(tmp_path: Path) -> None:
     assert proven[0].flow_s == min(seconds for seconds in times.values() if seconds is not None)
 
 
+def test_layouts_ranks_as_the_cost_model_does(tmp_path: Path) -> None:
+    """Every layout that `windtunnel layouts --all` runs, by its time and by the cost model of the explorer."""
+    of = job()
+    space = LayoutSpace(zero=(1, 3), micro_batches=(1, 2), recompute=("none",), chunks=(2, 4))
+    with Store(tmp_path / "runs") as store:
+        run = layouts.search(of, store, space=space, fabric="ideal", top=None, limits=Limits(workers=1))
+    ran = [(row.layout, row.ideal_s) for row in run if row.ideal_s is not None]
+    own, training = of.own["parallelism"], of.own["training"]
+    choices = [Candidate(
+        it.tp, it.cp, it.ep, it.pp, it.dp, it.zero, 1, of.own["order"],
+        it.schedule, it.chunks, 0, it.micro_batch, it.recompute,
+    ).choice(own, training) for it, _ in ran]  # fmt: skip
+    told = [answer.iteration_s for batch in answers(of.source, of.overrides, choices, ideal=True) for answer in batch]
+    measured = np.array([seconds for _, seconds in ran])
+    estimated = np.array(told, dtype=float)
+    assert len(ran) >= 40
+    assert (spearman(estimated, measured) or 0) >= 0.99
+    assert measured[estimated.argmin()] <= 1.01 * measured.min()
+    assert np.abs(estimated / measured - 1).max() < 0.05
+
+
 def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:
     of = job()
     found = search(of, Space(schedules=("interleaved",), pp=(2,)), Settings())
@@ -207,6 +230,48 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     ):
         refused = command("explore", path, *options, *store, check=2)
         assert said in refused.stderr, refused.stderr
+
+
+SECTION = "explore: {tp: [4], cp: [1], zero: [1], micro_batch: [1], recompute: [none], prove: 0, budget: 70 GiB}\n"
+
+
+def test_the_section_says_what_is_searched(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO + SECTION, encoding="utf-8")
+    store = ["--store", str(tmp_path / "runs"), "--json"]
+    record = json.loads(command("explore", path, *store).stdout)
+    assert {row["tp"] for row in record["rows"]} == {4}
+    assert record["proof"]["proven"] == 0
+    # An option goes before the section.
+    other = json.loads(command("explore", path, *store, "--tp", "2").stdout)
+    assert {row["tp"] for row in other["rows"]} == {2}
+    options = ["--tp", "4", "--cp", "1", "--zero", "1", "--micro-batch", "1", "--recompute", "none", "--prove", "0"]
+    (tmp_path / "bare.yaml").write_text(SCENARIO, encoding="utf-8")
+    bare = json.loads(command("explore", tmp_path / "bare.yaml", *options, *store).stdout)
+    assert bare["rows"] == record["rows"]
+    # A run does not read it.
+    assert windtunnel.run(path).summary["jobs"] == windtunnel.run(tmp_path / "bare.yaml").summary["jobs"]
+
+
+def test_a_wrong_section_is_refused(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    for text, said in (
+        ("tp: 4", "small.yaml: explore.tp: expected a list, such as `[4]`, found `4`"),
+        ("tp: []", "explore.tp: expected at least one value"),
+        ("tp: [0]", "explore.tp: expected whole numbers from 1, found 0"),
+        ("tp: [3]", "none of 3 divides the 8 GPUs"),
+        ("budget: 0 GiB", "small.yaml: explore.budget: expected more than 0"),
+        ("ratio: 0.5", "explore.ratio: expected a number from 1"),
+        ("keep: 0", "explore.keep: expected a whole number from 1, found 0"),
+        ("prove: 1, packet: 2", "2 layouts packet by packet are more than the 1 that run as flows"),
+        ("objective: speed", "objective"),
+        ("tq: [4]", "tq"),
+        ("cp: [4], context_least: 4096", "a context-parallel rank has fewer than 4,096 tokens"),
+    ):
+        path.write_text(f"{SCENARIO}explore: {{{text}}}\n", encoding="utf-8")
+        refused = command("explore", path, "--store", str(tmp_path / "runs"), check=2)
+        assert said in refused.stderr, (text, refused.stderr)
+        assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["scaleacross-fig4", "scaleacross-fig16"])

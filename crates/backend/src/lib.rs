@@ -15,8 +15,8 @@
 #![warn(unreachable_pub)]
 
 mod abi;
+mod backend_network;
 mod library;
-mod network;
 
+pub use backend_network::{BackendNetwork, BackendSettings};
 pub use library::{Library, LoadError};
-pub use network::{BackendNetwork, BackendSettings};

@@ -153,6 +153,19 @@ mod tests {
         assert!((mean - 1.0).abs() < 0.002 && (cv - 0.1).abs() < 0.002, "{mean} {cv}");
     }
 
+    /// The same kernel takes another time on every rank, in every iteration, and the same one when asked again.
+    #[test]
+    fn noise_is_drawn_for_each_rank_and_iteration() {
+        let variation = Variation::new(7, Noise::Normal(0.1));
+        let factor =
+            |rank: u32, iteration| variation.factor(EndpointId(rank), 5, iteration, Time::ZERO).to_bits();
+        let mut drawn: Vec<u64> = (0..16).flat_map(|rank| (0..4).map(move |i| factor(rank, i))).collect();
+        assert_eq!(factor(3, 2), drawn[3 * 4 + 2]);
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 64);
+    }
+
     #[test]
     fn a_thermal_cap_acts_from_its_instant_on() {
         let mut variation = Variation::none();

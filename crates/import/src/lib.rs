@@ -33,6 +33,7 @@ pub mod mpi_tracer;
 pub mod nsys;
 pub mod otf2;
 pub mod pickle;
+mod reader;
 mod sqlite;
 pub mod storage;
 pub mod time_independent;
@@ -41,45 +42,13 @@ pub mod xplane;
 use std::path::PathBuf;
 
 use windtunnel_kernel::nearest;
-use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::Workload;
 
 pub use assemble::Missing;
 pub use coverage::{Coverage, Verdict};
-use draft::Draft;
 pub use error::{ImportError, Place};
 use input::Input;
-
-/// How to import.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whether anything that is dropped is an error.
-    pub strict: bool,
-    /// Ranks that were not recorded.
-    pub missing: Missing,
-    /// FLOP/s of a rank, where a recording counts operations in place of time.
-    pub flops: Option<f64>,
-    /// Of storage: the architecture of the service, by name or as a file `*.yaml`; `replicated` if left out.
-    pub architecture: Option<String>,
-}
-
-/// A format of recordings.
-pub trait Reader: Sync {
-    /// Its name, and a line about it.
-    fn entry(&self) -> &'static Entry;
-    /// Whether a file that begins with `head` is of this kind.
-    fn detects(&self, head: &[u8], name: &str) -> bool;
-    /// Reads the recordings of all ranks.
-    ///
-    /// # Errors
-    /// [`ImportError`] where a recording cannot be read or says too little.
-    fn read(
-        &self,
-        inputs: &[Input],
-        options: &Options,
-        coverage: &mut Coverage,
-    ) -> Result<Draft, ImportError>;
-}
+pub use reader::{Options, Reader};
 
 /// All readers, in the order in which they are asked.
 pub const READERS: [&dyn Reader; 12] = [

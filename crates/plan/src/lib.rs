@@ -13,14 +13,14 @@ pub mod inputs;
 pub mod jobs;
 pub mod load;
 pub mod modules;
-pub mod network;
-pub mod operations;
+pub mod network_plan;
 pub mod origin;
 pub mod places;
 pub mod plant;
 pub mod settings;
 pub mod stream;
 pub mod troubles;
+pub mod upkeep;
 
 use serde_json::{Value, json};
 use windtunnel_cluster::variation::Noise;
@@ -32,12 +32,12 @@ use self::fabric::FabricParts;
 use self::inputs::Inputs;
 use self::jobs::JobPlan;
 use self::modules::Modules;
-use self::network::NetworkPlan;
-use self::operations::OperationsPlan;
+use self::network_plan::NetworkPlan;
 use self::origin::LogAccount;
 use self::settings::{ClusterPlan, Fidelity, Fold, ResultsPlan, SourcePlan, SpeedPlan};
 use self::stream::JobStream;
 use self::troubles::Troubles;
+use self::upkeep::UpkeepPlan;
 
 /// Everything that a run needs.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ pub struct Plan {
     /// What goes wrong on the fabric.
     pub troubles: Troubles,
     /// What fails, is drained and is kept back; `None`: nothing.
-    pub operations: Option<OperationsPlan>,
+    pub upkeep: Option<UpkeepPlan>,
     /// Hosts that hold data and compute nothing, in ascending order.
     pub storage_hosts: Vec<u32>,
     /// Links that run at a part of their rate, besides those of storage hosts and buses.

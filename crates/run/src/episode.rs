@@ -76,7 +76,7 @@ impl Simulator<'_> {
         let start = begin(start, episode);
         let plan = self.plan;
         let folded = self.folded(start, episode);
-        let gone = episode.replay.iter().flat_map(|replay| &replay.gone);
+        let gone = episode.rerun.iter().flat_map(|rerun| &rerun.gone);
         let works = episode.jobs.iter().chain(gone);
         let works = works.map(|job| plan.jobs[job.job].work_of(job.placement.len()));
         let opening = Opening {
@@ -97,7 +97,7 @@ impl Simulator<'_> {
         let [job] = episode.jobs.as_slice() else { return None };
         let alike = plan.fidelity == Fidelity::Flow
             && plan.fold == Fold::Auto
-            && episode.replay.is_none()
+            && episode.rerun.is_none()
             && !job.loading
             && self.faults.is_none()
             && plan.troubles.impairments.changes.is_empty()
@@ -129,7 +129,7 @@ impl Simulator<'_> {
         let names =
             PathNames::new(&plan.fabric.topology, self.faults.clone(), plan.network.balancer, plan.seed);
         let mut recorder = Recorder::new(&plan.jobs, names, self.sink, origin, &mut seen, &mut held, !drawn);
-        let gone = episode.replay.as_ref().map_or(&[][..], |replay| &replay.gone);
+        let gone = episode.rerun.as_ref().map_or(&[][..], |rerun| &rerun.gone);
         // Those who were there before come first, as others may be on their GPUs now.
         let all = || gone.iter().map(|job| (job, false)).chain(jobs.iter().map(|job| (job, true)));
         for (job, awaited) in all() {
@@ -139,7 +139,7 @@ impl Simulator<'_> {
         let judged = Judge::is_asked(episode);
         for (job, awaited) in all() {
             let taken = shard_job(plan, job);
-            let whole = judged || episode.replay.is_some();
+            let whole = judged || episode.rerun.is_some();
             let taken = ShardJob {
                 iterations: if whole { job.left } else { job.left.min(iterations) },
                 awaited,
@@ -165,14 +165,14 @@ impl Simulator<'_> {
         let ends = places.clone().filter_map(|job| stage.shard.finished(job));
         let span = Span::from_ps(ends.fold(end, Time::max).ps());
         let mut network = stage.observe(end);
-        // What a replay goes through again was told of the episodes before.
-        let from = if episode.replay.is_some() { episode.gathered().min(span) } else { Span::ZERO };
+        // What a rerun goes through again was told of the episodes before.
+        let from = if episode.rerun.is_some() { episode.gathered().min(span) } else { Span::ZERO };
         let topology = &plan.fabric.topology;
         let used = network.links.as_ref().map(|links| usage::rates(links, topology, from, span));
         stage.traffic(&network, &mut self.record, self.episode, span, !drawn);
         // Whether anything is left over is known once all is done; a job cut in mid-iteration leaves messages under way.
         let complete = stage.shard.satisfied();
-        let all_done = jobs.len() == 1 && gone.is_empty() && jobs[0].left <= until + jobs[0].replayed;
+        let all_done = jobs.len() == 1 && gone.is_empty() && jobs[0].left <= until + jobs[0].redone;
         if all_done {
             stage.shard.drain();
             let end = stage.shard.fabric().now();
@@ -212,7 +212,7 @@ impl Simulator<'_> {
             }
             held.retain(|held: &Held| {
                 let job = held.of.0 - first;
-                (jobs[job].replayed..verdict.counts[job] as u64).contains(&held.of.1)
+                (jobs[job].redone..verdict.counts[job] as u64).contains(&held.of.1)
             });
             certainty = verdict.certainty;
         }
@@ -226,7 +226,7 @@ fn watched(plan: &Plan, job: &EpisodeJob, episode: &Episode, awaited: bool, iter
     let mut watched = watch(job, &plan.jobs[job.job], if awaited { iterations } else { 1 }, episode.number);
     if !awaited {
         (watched.ranks, watched.operations_of) = (Vec::new(), u64::MAX);
-    } else if episode.replay.is_some() {
+    } else if episode.rerun.is_some() {
         // Instants are those of the calendar.
         watched.phase = Span::ZERO;
     }
@@ -254,8 +254,8 @@ impl SeenEnough<'_> {
         rows: &mut u64,
     ) -> (Outcome, Option<Verdict>, u64) {
         let (episode, judged) = (self.episode, Judge::is_asked(self.episode));
-        // With a replay the next change is near: as far as that, if it is known, and to the end of everyone's iteration.
-        let mut until = if judged && episode.replay.is_some() { 1 } else { self.iterations };
+        // With a rerun the next change is near: as far as that, if it is known, and to the end of everyone's iteration.
+        let mut until = if judged && episode.rerun.is_some() { 1 } else { self.iterations };
         let judge = Judge::of(watch.plan);
         loop {
             stage.shard.stop_after(until);
@@ -274,6 +274,6 @@ impl SeenEnough<'_> {
 
 /// When the simulation of `episode` begins, which itself does at `start`.
 pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
-    let before = episode.replay.as_ref().map_or(0, |replay| replay.before.ps() / 1_000);
+    let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ps() / 1_000);
     CalendarTime::from_ns(start.ns() - before)
 }

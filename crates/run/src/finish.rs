@@ -60,8 +60,8 @@ impl Ended<'_> {
         let mut rows = |table, rows| sink.rows(table, rows).map_err(Failure::sink);
         rows("jobs", summary::jobs_table(&jobs))?;
         let name = |job: JobId| plan.jobs[self.histories.given[job.0 as usize]].name.clone();
-        if let Some(operations) = &plan.operations
-            && let Some(faults) = faults::batch(&self.histories.faults, &operations.plant, &name)
+        if let Some(upkeep) = &plan.upkeep
+            && let Some(faults) = faults::batch(&self.histories.faults, &upkeep.plant, &name)
         {
             rows("faults", faults)?;
         }
@@ -228,8 +228,8 @@ pub fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<S
 /// Runs the jobs of a log, or of the shape of one.
 ///
 /// # Errors
-/// What stops the replay, and a sink that refuses rows.
-pub fn replayed(
+/// What stops the run, and a sink that refuses rows.
+pub fn by_duration(
     plan: &Plan,
     stream: &JobStream,
     options: &RunOptions,
@@ -238,9 +238,9 @@ pub fn replayed(
 ) -> Result<Value, Failure> {
     let streamed = stream::run(plan, stream, options, sink, progress)?;
     let figures = RunFigures {
-        partial: !streamed.replayed.complete,
-        simulated_ns: streamed.replayed.end.ns(),
-        events: streamed.replayed.events,
+        partial: !streamed.outcome.complete,
+        simulated_ns: streamed.outcome.end.ns(),
+        events: streamed.outcome.events,
         ..figures(plan, options)
     };
     Ok(summary::summary(

@@ -161,7 +161,7 @@ impl Listener for Told<'_> {
             Happening::Interrupted(job) => of("interrupted", job, None),
             Happening::Ended(job) => of("ended", job, None),
             Happening::Out(record) => {
-                let plant = self.plan.operations.as_ref().map(|operations| &operations.plant);
+                let plant = self.plan.upkeep.as_ref().map(|upkeep| &upkeep.plant);
                 let component = plant.map(|plant| plant.name(record.component));
                 let job = record.job.map(|job| (self.name)(job));
                 Notice { at, what: "fault", job, gpus: Some(u64::from(record.gpus)), component }

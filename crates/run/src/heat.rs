@@ -158,11 +158,11 @@ impl<'a> Congestion<'a> {
             return None;
         }
         let ideal = self.ideal.of_job_on(job.job, job.placement.len())?.ps() as f64;
-        // What a replay goes through again was with others.
-        let replayed = known.entered_ps.map_or(0, |entered_ps| {
+        // What a rerun goes through again was with others.
+        let redone = known.entered_ps.map_or(0, |entered_ps| {
             seen.partition_point(|one| one.start_ps < entered_ps).min(seen.len().saturating_sub(1))
         });
-        let slowdown = mean(&seen[replayed..])? / ideal;
+        let slowdown = mean(&seen[redone..])? / ideal;
         if slowdown <= CONGESTED {
             return None;
         }

@@ -378,7 +378,7 @@ impl On<'_> {
             done_before: 0,
             loading: false,
             age: Span::ZERO,
-            replayed: 0,
+            redone: 0,
             boundary: Time::ZERO,
         };
         let entering = ShardJob {
@@ -387,7 +387,7 @@ impl On<'_> {
             own: placement.len(),
             placement: placement.into(),
             iterations: left,
-            replayed: 0,
+            redone: 0,
             awaited: true,
             start: Time::ZERO,
             done_before: 0,
@@ -405,7 +405,7 @@ impl On<'_> {
         shard.enter(entering).map_err(|error| InputError::new(&options.source, error.to_string()))?;
         shard.keep_rings_coupled();
         let judge = Judge::of(plan);
-        let episode = Episode { number: 0, jobs: vec![member], horizon: Span::MAX, replay: None };
+        let episode = Episode { number: 0, jobs: vec![member], horizon: Span::MAX, rerun: None };
         let mut until = u64::from(plan.cluster.episodes.iterations) + 1;
         let mut pace = Pace::new();
         loop {
@@ -449,7 +449,7 @@ fn counted(plan: &Plan, job_plan: &JobPlan) -> u64 {
 
 /// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
 fn disturbed(plan: &Plan, job_plan: &JobPlan) -> bool {
-    let anew = plan.jobs.len() > 1 || job_plan.life.checkpoint.is_some() || plan.operations.is_some();
+    let anew = plan.jobs.len() > 1 || job_plan.life.checkpoint.is_some() || plan.upkeep.is_some();
     anew && plan.fidelity != Fidelity::Job
 }
 
@@ -478,7 +478,7 @@ pub fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
         && wanted(plan, job_plan)
         && job_plan.lasts.is_none()
         && job_plan.resized.is_empty()
-        && plan.operations.is_none()
+        && plan.upkeep.is_none()
         && plan.modules.make_scheduler().is_none()
 }
 

@@ -1,6 +1,6 @@
 //! Which values of a run its journal keeps, field by field.
 
-use windtunnel_cluster::calendar::{Certainty, Episode, EpisodeJob, Replay};
+use windtunnel_cluster::calendar::{Certainty, Episode, EpisodeJob, Rerun};
 use windtunnel_cluster::explain::Breakdown;
 use windtunnel_fabric::packet::Reordering;
 
@@ -16,9 +16,9 @@ use crate::summary::{
 use crate::table::Batch;
 
 structures! {
-    Episode { number, jobs, horizon, replay }
-    Replay { before, gone }
-    EpisodeJob { job, placement, start, phase, left, done_before, loading, age, replayed, boundary }
+    Episode { number, jobs, horizon, rerun }
+    Rerun { before, gone }
+    EpisodeJob { job, placement, start, phase, left, done_before, loading, age, redone, boundary }
     Simulated { origin, seen, held, begun, until, certainty, used, cancelled }
     Origin { epoch, ps }
     Iteration {

@@ -22,6 +22,7 @@ pub mod machine;
 mod memo;
 mod model;
 pub mod native;
+mod options;
 mod origins;
 mod paths;
 mod payload;
@@ -44,33 +45,26 @@ mod variation;
 mod verdict;
 mod whole;
 
-use std::sync::{Arc, Mutex};
-
-use windtunnel_backend::Library;
 use windtunnel_cluster::calendar::{self, JobRequest, Settings};
 use windtunnel_cluster::cluster::{JobId, Listener};
 use windtunnel_cluster::free::Locator;
-use windtunnel_kernel::digest::EventDigest;
-use windtunnel_kernel::{CalendarTime, Span, Time};
+use windtunnel_kernel::{CalendarTime, Span};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, JobName};
-use windtunnel_plan::inputs::Input;
 use windtunnel_plan::jobs::JobPlan;
-use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::places::Places;
 use windtunnel_plan::settings::{Fidelity, Phase};
 use windtunnel_plan::stream::asks_for_groups;
+use windtunnel_plan::upkeep::UpkeepPlan;
 
 pub use self::drive::Pace;
 use self::episode::Stop;
-use self::finish::{Ended, Observed, alone, replayed};
-use self::gate::{Gate, Told};
+use self::finish::{Ended, Observed, alone, by_duration};
+use self::gate::Told;
 use self::heat::{Congestion, Heat};
 use self::ideal::IdealTimes;
-use self::journal::Journal;
-use self::machine::Stopwatch;
 pub use self::model::host_spec;
-use self::native::Native;
+pub use self::options::{Digests, RunOptions};
 use self::runner::FabricRunner;
 use self::subscriber::Subscriber;
 use crate::table::{ProgressSink, TableSink};
@@ -78,61 +72,6 @@ use crate::table::{ProgressSink, TableSink};
 /// The engine's version, and a number for the sources that it was built from: results of one build are those of another one only
 /// if this is the same.
 pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("WINDTUNNEL_BUILD"));
-
-/// What a caller asks of a run besides the scenario.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// Name of the scenario's file, for messages.
-    pub source: String,
-    /// SHA-256 of the scenario's text, overrides and inputs.
-    pub sha256: String,
-    /// The files and sheets that it names.
-    pub inputs: Vec<Input>,
-    /// Simulate every iteration.
-    pub full: bool,
-    /// Runs since the scenario's text was taken: a user waits for the plan too.
-    pub watch: Stopwatch,
-    /// Threads; `None`: as many as there are, where it is worth it.
-    pub threads: Option<usize>,
-    /// Where digests of events go, if anybody wants them.
-    pub digests: Option<Arc<Mutex<Digests>>>,
-    /// Who moves the run's clock; `None`: it goes as fast as it can.
-    pub gate: Option<Arc<Gate>>,
-    /// What keeps the run's episodes, should it be killed.
-    pub journal: Option<Arc<Journal>>,
-    /// Which native code of the scenario may run.
-    pub native: Native,
-    /// The network model of a library, once it is loaded.
-    pub library: Option<Library>,
-}
-
-impl RunOptions {
-    /// Threads that a run may have.
-    pub fn workers(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        self.threads.unwrap_or_else(cores)
-    }
-}
-
-/// Digests of the events of a run at packet fidelity, one for each episode.
-#[derive(Clone, Debug, Default)]
-pub struct Digests {
-    /// All events of all episodes, or those of a span of one.
-    pub focus: Option<(usize, EventDigest)>,
-    /// What was found.
-    pub found: Vec<EventDigest>,
-}
-
-impl Digests {
-    /// What the next episode is to keep.
-    fn next(&self) -> EventDigest {
-        match &self.focus {
-            None => EventDigest::new(),
-            Some((episode, focus)) if *episode == self.found.len() => focus.clone(),
-            Some(_) => EventDigest::focused(Time::NEVER, Time::NEVER),
-        }
-    }
-}
 
 /// Runs `plan` and returns `summary.json`.
 ///
@@ -151,7 +90,7 @@ pub fn execute(
     }
     let options = &options;
     if let Some(stream) = &plan.stream {
-        return replayed(plan, stream, options, sink, progress);
+        return by_duration(plan, stream, options, sink, progress);
     }
     if let Some(line) = threads::no_help(plan, options) {
         progress.remark(&line);
@@ -198,12 +137,12 @@ fn simulated(
     let placements: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.placement).collect();
     let localities: Vec<_> = plan.jobs.iter().map(|job_plan| job_plan.locality).collect();
     let places = asks_for_groups(&placements, &localities).then(|| Places::of(&plan.fabric.topology));
-    let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
+    let upkeep = plan.upkeep.as_ref().map(UpkeepPlan::as_upkeep);
     let given = calendar::in_order(&requests);
     let name = |job: JobId| plan.jobs[given[job.0 as usize]].name.clone();
     let told = options.gate.as_deref().map(|gate| Told { plan, gate, name: &name });
     let settings = Settings {
-        operations: operations.as_ref(),
+        upkeep: upkeep.as_ref(),
         locator: places.as_ref().map(|places| places as &dyn Locator),
         listener: told.as_ref().map(|told| told as &dyn Listener),
         ..settings(plan, options, ideal)
@@ -257,7 +196,7 @@ fn requests(plan: &Plan, ideal: &IdealTimes<'_>) -> Vec<JobRequest> {
     plan.jobs.iter().enumerate().map(one).collect()
 }
 
-/// The rules of the calendar, without what the caller keeps: operations, places and a listener.
+/// The rules of the calendar, without what the caller keeps: upkeep, places and a listener.
 fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) -> Settings<'a> {
     let (cluster, fidelity) = (&plan.cluster, plan.fidelity);
     let (queue, ends) = plan.source.as_ref().map_or((None, None), |source| (source.queue, source.ends));
@@ -276,7 +215,7 @@ fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) ->
         },
         iterates: fidelity != Fidelity::Job,
         reaction_delay: cluster.reaction_delay,
-        operations: None,
+        upkeep: None,
         regions: cluster.regions,
         locator: None,
         seed: plan.seed,

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use windtunnel_backend::Library;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::hex;
-use windtunnel_plan::network::BackendPlan;
+use windtunnel_plan::network_plan::BackendPlan;
 
 /// Is told a line.
 pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;

@@ -1,9 +1,12 @@
-//! The calendar's episodes: which jobs can meet, and what becomes of each episode.
+//! The calendar's episodes: each is simulated or remembered, stays open until the calendar knows how long it lasted, and then
+//! becomes rows and sums.
 //!
-//! **Groups** (flow fidelity). The paths of a job's messages are a function of the job and its GPUs, not of its neighbours,
-//! so the links that it uses are those that it used when simulated alone; jobs without a common link, taken transitively,
-//! are simulated apart. A job inside one scale-up domain uses none. What was simulated before comes from the [`Memo`], several
-//! episodes of one instant are shared out to threads ([`super::threads`]).
+//! What was simulated before comes from the [`Memo`]. Several episodes of one instant are shared out to threads
+//! ([`super::threads`]). Which jobs can meet stands in `footprints.rs`, and how long iterations take without a network in
+//! `lengths.rs`.
+
+mod footprints;
+mod lengths;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,36 +18,33 @@ use windtunnel_cluster::calendar::{
     nearest,
 };
 use windtunnel_cluster::faults::Component;
-use windtunnel_cluster::variation::Variation;
-use windtunnel_kernel::{CalendarTime, EndpointId, NicId, Span, Time};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::{Failure, Why};
+use windtunnel_plan::error::Failure;
 use windtunnel_plan::settings::Fidelity;
-use windtunnel_topology::{LoadBalancer, Route};
 use windtunnel_workload::Workload;
 
 use super::RunOptions;
 use super::clock::Origin;
 use super::drive::Pace;
 use super::episode::{Simulator, Stop, begin};
-use super::ideal::{Flows, IdealTimes, On};
+use super::ideal::IdealTimes;
 use super::memo::{Known, Memo};
 use super::record::Record;
 use super::recorder::{Held, Iteration, together, weigh};
 use super::simulated::Simulated;
 use super::subscriber::{self, Event, Over, Subscriber};
 use super::threads::{Clocked, simulate};
-use super::variation::with_speeds;
 use super::verdict::Verdict;
 use crate::table::{ProgressSink, TableSink};
 
 /// An episode that goes on.
 struct Open {
     start: CalendarTime,
-    /// When its simulation began: before it, with a replay.
+    /// When its simulation began: before it, with a rerun.
     simulated: CalendarTime,
-    /// Whether it has a replay.
-    replay: bool,
+    /// Whether it has a rerun.
+    rerun: bool,
     /// When it began in its simulation, which had to gather it first.
     gathered: Span,
     /// When the last of its jobs had entered that, from its origin.
@@ -62,7 +62,7 @@ struct OpenJob {
     /// When it goes on, from the episode's start.
     paused: Span,
     /// How many of the iterations were over before the one that was under way as the episode began.
-    replayed: usize,
+    redone: usize,
     /// Whether it was in the midst of that.
     goes_on: bool,
 }
@@ -171,255 +171,12 @@ impl<'a> FabricRunner<'a> {
         }
     }
 
-    /// Links of residents that have not been looked at yet.
-    fn look(&mut self, residents: &[Resident<'_>]) -> Result<(), Stop> {
-        let plan = self.simulator.plan;
-        let domain = plan.fabric.topology.scale_up_size().max(1);
-        let mut episodes = Vec::new();
-        let mut starts = Vec::new();
-        for resident in residents {
-            let key = (resident.job, resident.starts, resident.loading);
-            if self.footprints.contains_key(&key) {
-                continue;
-            }
-            let first = resident.placement[0].0 / domain;
-            if !resident.loading && resident.placement.iter().all(|gpu| gpu.0 / domain == first) {
-                self.footprints.insert(key, Arc::from([]));
-                continue;
-            }
-            let (placement, job, loading) = (resident.placement.to_vec(), resident.job, resident.loading);
-            let job_plan = &plan.jobs[job];
-            let requests = job_plan.work.load.as_ref().filter(|_| loading).map(|load| load.requests);
-            let left = requests.unwrap_or(job_plan.iterations);
-            let (start, phase) = (Time::ZERO, Span::ZERO);
-            let (age, done_before, replayed, boundary) = (Span::ZERO, 0, 0, start);
-            let job = EpisodeJob {
-                job,
-                placement,
-                start,
-                phase,
-                left,
-                done_before,
-                loading,
-                age,
-                replayed,
-                boundary,
-            };
-            // No time rests on its mean so far.
-            let (jobs, horizon, replay) = (vec![job], Span::ZERO, None);
-            episodes.push(Episode { number: u32::MAX, jobs, horizon, replay });
-            starts.push(key);
-        }
-        // One iteration shows the paths; where its time is of use, as many as an episode has.
-        let iterations = plan.cluster.episodes.iterations;
-        let iterations = if self.memo.remembers() { u64::from(iterations) + 1 } else { 1 };
-        let unknown: Vec<usize> = (0..episodes.len())
-            .filter(|&index| !self.memo.remembers() || self.memo_of(&episodes[index], iterations).is_none())
-            .collect();
-        let run: Vec<&Episode> = unknown.iter().map(|&index| &episodes[index]).collect();
-        let seen = simulate(&mut self.simulator, self.reached, CalendarTime::ZERO, &run, iterations)?;
-        let mut fresh: FxHashMap<usize, Arc<Known>> = FxHashMap::default();
-        for (&index, simulated) in unknown.iter().zip(&seen) {
-            if simulated.cancelled {
-                return Err(Stop::Cancelled);
-            }
-            self.footprint_runs += 1;
-            let jobs = &episodes[index].jobs;
-            let known = Arc::new(Known::of(simulated, jobs));
-            if self.memo.remembers() {
-                self.memo.keep(self.memo.key(jobs), known.clone());
-            }
-            fresh.insert(index, known);
-        }
-        for (index, key) in starts.into_iter().enumerate() {
-            let jobs = &episodes[index].jobs;
-            let before = || self.memo_of(&episodes[index], iterations).map(|(known, _)| known);
-            let known = fresh.get(&index).cloned().or_else(before);
-            let known = known.expect("it was simulated or known");
-            // A pattern's links are another job's; it shares none that are not its hosts' alone.
-            let used = if fresh.contains_key(&index) || self.memo.pattern(&jobs[0]).is_none() {
-                known.used.iter().map(|&(link, _)| link).collect()
-            } else {
-                self.host_links(&jobs[0].placement)
-            };
-            self.footprints.insert(key, used);
-            if let Some(mean) = known.mean(0).filter(|_| !jobs[0].loading) {
-                self.alone.insert(key.0, mean);
-            }
-        }
-        Ok(())
-    }
-
-    /// What the memo knows of an episode.
-    fn memo_of(&self, episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
-        self.memo.find(&self.memo.key(&episode.jobs), episode, iterations)
-    }
-
-    /// The links between the NICs of `placement` and their leaves.
-    fn host_links(&self, placement: &[EndpointId]) -> Arc<[u32]> {
-        let topology = &self.simulator.plan.fabric.topology;
-        let nics = placement.iter().map(|&gpu| topology.nic(gpu, NicId(0)));
-        let mut links: Vec<u32> = nics
-            .flat_map(|nic| {
-                let up = topology.nic_link(nic, 0);
-                [up.0, topology.reverse(up).0]
-            })
-            .collect();
-        links.sort_unstable();
-        links.dedup();
-        links.into()
-    }
-
     /// Where what begins at `start` counts its picoseconds from. Job fidelity has no rows in them.
     fn origin(&self, start: CalendarTime) -> Origin {
         match self.simulator.plan.fidelity {
             Fidelity::Job => Origin::at(start),
             _ => Origin::of(start),
         }
-    }
-
-    /// Refuses iterations that are too long to be counted in picoseconds.
-    fn check_span(&self, episode: &Episode, seen: &[Vec<Iteration>]) -> Result<(), Stop> {
-        let long = |seen: &Vec<Iteration>| seen.last().is_some_and(|last| last.finish_ps == u64::MAX);
-        let Some((job, seen)) = episode.jobs.iter().zip(seen).find(|(_, seen)| long(seen)) else {
-            return Ok(());
-        };
-        let name = &self.simulator.plan.jobs[job.job].name;
-        let message = format!(
-            "the first {} iterations of job `{name}` take more than 213 days, the longest that is counted in \
-             picoseconds\n\nhint: is a rate or a size mistyped? Else cut the job into shorter iterations",
-            seen.len()
-        );
-        Err(Stop::Failed(Failure::Run(Why::Horizon, message)))
-    }
-
-    /// Job fidelity: a given duration, or iterations as long as alone on an ideal fabric, on the hosts that a job has if any of
-    /// them differs from what is written of all.
-    fn without_network(
-        &mut self,
-        start: CalendarTime,
-        jobs: &[EpisodeJob],
-        iterations: u64,
-    ) -> Result<Vec<Vec<Iteration>>, Stop> {
-        let mut all = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let span = self.span_without_network(start, job)?;
-            let origin = self.origin(start);
-            let at = |number: u64| origin.ps.saturating_add((job.start + span * number).ps());
-            let one = |number: u64| Iteration {
-                number: job.done_before + number,
-                start_ps: at(number),
-                finish_ps: at(number + 1),
-                lag_ps: 0,
-                ranks: job.placement.len() as u32,
-                critical_rank: 0,
-                breakdown: None,
-                reused: false,
-                weight: 1.0,
-                ended: true,
-                whole: true,
-            };
-            all.push((0..iterations.min(job.left)).map(one).collect());
-        }
-        Ok(all)
-    }
-
-    /// An iteration of a job at job fidelity, in an episode that begins at `start`.
-    fn span_without_network(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
-        let plan = self.simulator.plan;
-        let job_plan = &plan.jobs[job.job];
-        let span = match job_plan.duration {
-            Some(duration) => Span::from_ps(duration.ps().div_ceil(job_plan.iterations)),
-            None if self.differs(&job.placement) => return self.span_on(start, job),
-            None => self.ideal.of_job(job.job).unwrap_or(Span::ZERO),
-        };
-        // An elastic job on fewer or more GPUs than it asked for.
-        let (asked, has) = (job_plan.ranks() as u128, job.placement.len() as u128);
-        Ok(Span::from_ps(u64::try_from((u128::from(span.ps()) * asked).div_ceil(has)).unwrap_or(u64::MAX)))
-    }
-
-    /// Whether a GPU or NIC of a placement has another speed than is written of all.
-    fn differs(&self, placement: &[EndpointId]) -> bool {
-        let plan = self.simulator.plan;
-        let per_host = plan.fabric.topology.endpoints_per_host();
-        let on = |gpu: &EndpointId, host: Option<u32>| host.is_none_or(|host| gpu.0 / per_host == host);
-        let is = |gpu: &EndpointId, own: Option<u32>| own.is_none_or(|own| gpu.0 % per_host == own);
-        let slow = |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
-        let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|&host| on(gpu, host));
-        placement.iter().any(|gpu| slow(gpu) || behind(gpu))
-    }
-
-    /// An iteration alone on an ideal fabric, on the hosts that a job has; of a speed that changes later nothing is known yet.
-    fn span_on(&mut self, start: CalendarTime, job: &EpisodeJob) -> Result<Span, Stop> {
-        let Simulator { plan, options, progress, .. } = &mut self.simulator;
-        let (plan, options) = (*plan, *options);
-        let work = plan.jobs[job.job].work_of(job.placement.len());
-        let changes = plan.speeds.iter().any(|rule| rule.from.is_some());
-        let key = (Arc::as_ptr(&work.workload), job.placement.clone(), if changes { start.ns() } else { 0 });
-        if let Some(&span) = self.on_hosts.get(&key) {
-            return Ok(span);
-        }
-        let variation = with_speeds(plan, start, Variation::none());
-        let (placement, slow) = (job.placement.as_slice(), plan.slow_links.as_slice());
-        let on = On { job: job.job, work, placement, variation: &variation, slow, form: Flows::Same };
-        let mut watch = |_: f64, simulated, events| progress.progress(None, simulated, events);
-        let span = on.time(plan, options, &mut watch)?.and_then(|took| took.0).ok_or(Stop::Cancelled)?;
-        self.on_hosts.insert(key, span);
-        Ok(span)
-    }
-
-    /// Splits jobs into groups that share no link.
-    fn meeting(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Stop> {
-        if self.simulator.plan.fidelity != Fidelity::Flow || residents.len() == 1 {
-            return Ok(vec![(0..residents.len()).collect()]);
-        }
-        self.look(residents)?;
-        // Each place's group, by its first member, with paths halved on the way.
-        let mut first: Vec<usize> = (0..residents.len()).collect();
-        fn root(first: &mut [usize], mut place: usize) -> usize {
-            while first[place] != place {
-                first[place] = first[first[place]];
-                place = first[place];
-            }
-            place
-        }
-        let mut user: FxHashMap<u32, usize> = FxHashMap::default();
-        for (place, resident) in residents.iter().enumerate() {
-            for &link in self.footprints[&(resident.job, resident.starts, resident.loading)].iter() {
-                let other = *user.entry(link).or_insert(place);
-                let (a, b) = (root(&mut first, place), root(&mut first, other));
-                first[a.max(b)] = a.min(b);
-            }
-        }
-        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); residents.len()];
-        for place in 0..residents.len() {
-            groups[root(&mut first, place)].push(place);
-        }
-        groups.retain(|group| !group.is_empty());
-        Ok(groups)
-    }
-
-    /// Whether a job that loads has no way to some of its data.
-    fn is_severed(&self, resident: &Resident<'_>) -> bool {
-        let job_plan = &self.simulator.plan.jobs[resident.job];
-        let load = job_plan.work_of(resident.placement.len()).load.as_ref();
-        let (Some(faults), Some(load)) = (&self.simulator.faults, load.filter(|_| resident.loading)) else {
-            return false;
-        };
-        let (mut forwarder, mut route) = (faults.clone(), Route::new());
-        let seed = self.simulator.plan.seed;
-        load.flows(resident.placement).any(|(from, to)| {
-            [(from, to), (to, from)].into_iter().any(|(from, to)| {
-                forwarder.route(LoadBalancer::Ecmp, seed, from, to, NicId(0), 0, &mut route).is_err()
-            })
-        })
-    }
-
-    /// Whether nothing moves in an episode: its job is cut off from its data.
-    fn stands(&self, episode: &Episode) -> bool {
-        let [job] = episode.jobs.as_slice() else { return false };
-        let EpisodeJob { job, loading, ref placement, .. } = *job;
-        self.is_severed(&Resident { job, starts: 0, placement, loading })
     }
 
     /// Simulates episodes, or takes them from the memo.
@@ -449,8 +206,8 @@ impl<'a> FabricRunner<'a> {
         let mut fresh: FxHashMap<&[u64], usize> = FxHashMap::default();
         let mut missing = Vec::new();
         for (index, episode) in episodes.iter().enumerate() {
-            // No other one comes about as a replay does.
-            if self.memo.remembers() && episode.replay.is_none() {
+            // No other one comes about as a rerun does.
+            if self.memo.remembers() && episode.rerun.is_none() {
                 let alike = fresh.get(keys[index].as_slice());
                 let same = |&other: &usize| {
                     let needs = |job: &EpisodeJob| (job.left, job.age);
@@ -475,7 +232,7 @@ impl<'a> FabricRunner<'a> {
         for (&index, simulated) in missing.iter().zip(simulated) {
             let episode = &episodes[index];
             cancelled |= simulated.cancelled;
-            if self.memo.remembers() && episode.replay.is_none() && !simulated.cancelled {
+            if self.memo.remembers() && episode.rerun.is_none() && !simulated.cancelled {
                 let known = Known::of(&simulated, &episode.jobs);
                 self.memo.keep(keys[index].clone(), Arc::new(known));
             }
@@ -533,7 +290,7 @@ impl<'a> FabricRunner<'a> {
             number: episode.number,
             jobs: &episode.jobs,
             iterations: &iterations,
-            entered_ps: episode.replay.as_ref().map(|_| origin_ps.saturating_add(episode.entered().ps())),
+            entered_ps: episode.rerun.as_ref().map(|_| origin_ps.saturating_add(episode.entered().ps())),
             alone: &alone,
         };
         for subscriber in &mut *self.subscribers {
@@ -544,14 +301,14 @@ impl<'a> FabricRunner<'a> {
             OpenJob {
                 job: (!job.loading).then_some(job.job),
                 paused: job.pause(),
-                replayed: if episode.replay.is_some() { nearest(job, &ends) } else { 0 },
-                goes_on: episode.replay.is_some() && job.boundary < Time::ZERO + episode.gathered(),
+                redone: if episode.rerun.is_some() { nearest(job, &ends) } else { 0 },
+                goes_on: episode.rerun.is_some() && job.boundary < Time::ZERO + episode.gathered(),
             }
         };
         let members = episode.jobs.iter().zip(&iterations).map(member).collect();
         let (gathered, entered) = (episode.gathered(), episode.entered());
-        let replay = episode.replay.is_some();
-        let open = Open { start, simulated, replay, gathered, entered, members, iterations, held, used };
+        let rerun = episode.rerun.is_some();
+        let open = Open { start, simulated, rerun, gathered, entered, members, iterations, held, used };
         self.open.insert(episode.number, open);
     }
 }
@@ -608,8 +365,8 @@ impl EpisodeRunner for FabricRunner<'_> {
     fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Stop> {
         let Some(open) = self.open.remove(&episode) else { return Ok(()) };
         let origin = self.origin(open.simulated);
-        // The rows of a replay tell when it was, those of others leave out the phases.
-        let told_ps = if open.replay { open.gathered.ps() } else { 0 };
+        // The rows of a rerun tell when it was, those of others leave out the phases.
+        let told_ps = if open.rerun { open.gathered.ps() } else { 0 };
         let until_ps = origin.ps.saturating_add(span.ps()).saturating_add(told_ps);
         let until = open.start.ns().saturating_add(span.ns_ceil());
         if span.ps() < u64::MAX {
@@ -633,14 +390,14 @@ impl EpisodeRunner for FabricRunner<'_> {
             let mut from_ps = begin_ps.saturating_add(member.paused.ps());
             if member.goes_on {
                 // Of the iteration under way all is told here.
-                let present = iterations.get(member.replayed);
+                let present = iterations.get(member.redone);
                 from_ps = present.map_or(all_ps, |present| present.start_ps);
                 self.forget_tail(job);
             }
             weigh(
                 &mut iterations,
                 from_ps..until_ps,
-                lasting(&ends, open.entered).max(member.replayed.min(ends.len() - 1)),
+                lasting(&ends, open.entered).max(member.redone.min(ends.len() - 1)),
                 did.map(|did| did.iterations),
             );
             // What comes after never happened.
@@ -649,7 +406,7 @@ impl EpisodeRunner for FabricRunner<'_> {
             let mut number = 0;
             iterations.retain(|one| {
                 number += 1;
-                number > member.replayed || one.weight > 0.0
+                number > member.redone || one.weight > 0.0
             });
             self.tails[job] = did.map_or(0.0, |did| did.begun);
             self.simulator.record.iterations[job].append(&mut iterations);
@@ -666,11 +423,11 @@ impl EpisodeRunner for FabricRunner<'_> {
 
     fn fabric(&mut self, out: &[Component]) {
         let plan = self.simulator.plan;
-        let Some(operations) = &plan.operations else { return };
-        self.simulator.faults = if out.is_empty() || operations.plant.is_bare() {
+        let Some(upkeep) = &plan.upkeep else { return };
+        self.simulator.faults = if out.is_empty() || upkeep.plant.is_bare() {
             plan.fabric.faults.clone()
         } else {
-            let mut forwarder = operations.plant.forwarder(out);
+            let mut forwarder = upkeep.plant.forwarder(out);
             forwarder.converge();
             Some(forwarder)
         };

@@ -152,7 +152,7 @@ pub fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
         placement: placement.into(),
         own,
         iterations: job.left,
-        replayed: job.replayed,
+        redone: job.redone,
         awaited: true,
         start: job.start,
         done_before: job.done_before,

@@ -1,16 +1,16 @@
 //! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends and per stay on a host.
 
+use windtunnel_cluster::by_duration::{Ended, Observer, Outcome, RunError, run as run_by_duration};
 use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Listener, Machine, Stay};
 use windtunnel_cluster::free::Locator;
-use windtunnel_cluster::replay::{Ended, Observer, ReplayError, Replayed, replay};
 use windtunnel_kernel::CalendarTime;
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError, JobName};
-use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::origin::Origin;
 use windtunnel_plan::places::Places;
 use windtunnel_plan::plant::FabricPlant;
 use windtunnel_plan::stream::{JobStream, asks_for_groups};
+use windtunnel_plan::upkeep::UpkeepPlan;
 
 use super::RunOptions;
 use super::cluster::{ClusterUse, computing, late, scheduler, slowdown, usage_rows};
@@ -23,12 +23,12 @@ use crate::table::{Batch, Column, ProgressSink, TableSink};
 /// Rows that leave together.
 const ROWS: usize = 1 << 16;
 
-/// What a replay came to.
+/// What a run came to.
 pub struct Streamed {
     /// Of the cluster.
     pub usage: ClusterUse,
     /// Events, and whether all jobs ended.
-    pub replayed: Replayed,
+    pub outcome: Outcome,
 }
 
 /// Replays the jobs of the scenario's source.
@@ -48,7 +48,7 @@ pub fn run(
     let cluster = &plan.cluster;
     let localities: Vec<_> = stream.jobs.first().map(|job| job.locality).into_iter().collect();
     let places = asks_for_groups(&[stream.placement], &localities).then(|| Places::of(topology));
-    let operations = plan.operations.as_ref().map(OperationsPlan::as_operations);
+    let upkeep = plan.upkeep.as_ref().map(UpkeepPlan::as_upkeep);
     let machine = Machine {
         endpoints: topology.endpoints(),
         endpoints_per_host: topology.endpoints_per_host(),
@@ -56,7 +56,7 @@ pub fn run(
         regions: cluster.regions,
         reaction_delay: cluster.reaction_delay,
         lives: stream.lives.clone(),
-        operations: operations.as_ref(),
+        upkeep: upkeep.as_ref(),
         seed: plan.seed,
         queue: stream.queue,
         placements: vec![stream.placement],
@@ -65,29 +65,30 @@ pub fn run(
     };
     let mut scheduler = scheduler(plan);
     let usage = ClusterUse { jobs: stream.jobs.len() as u64, log: plan.log.clone(), ..ClusterUse::default() };
-    let plant = plan.operations.as_ref().map(|operations| &operations.plant);
+    let plant = plan.upkeep.as_ref().map(|upkeep| &upkeep.plant);
     let (rows, faults, pace) = (Rows::default(), Vec::new(), Pace::new());
     let gpus = stream.jobs.iter().map(|job| job.gpus);
     let placements = Placements::of_some(machine.endpoints_per_host, topology.hosts(), gpus);
     let gate = options.gate.as_deref();
     let mut watcher = Watcher { stream, sink, progress, usage, rows, placements, plant, faults, pace, gate };
-    let replayed = replay(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
-    let replayed = replayed.map_err(|error| failure(&error, plan, stream, &options.source))?;
+    let outcome =
+        run_by_duration(&stream.jobs, &stream.durations, &machine, scheduler.as_mut(), &mut watcher);
+    let outcome = outcome.map_err(|error| failure(&error, plan, stream, &options.source))?;
     watcher.flush().map_err(Failure::sink)?;
-    let over_time = usage_rows(&replayed.timeline, computing(plan));
+    let over_time = usage_rows(&outcome.timeline, computing(plan));
     watcher.sink.rows("usage", over_time).map_err(Failure::sink)?;
     let mut usage = watcher.usage;
-    usage.over_time(&replayed.timeline);
-    usage.gpu_time = replayed.gpu_time;
-    usage.tallies.clone_from(&replayed.tallies);
-    usage.makespan_ns = replayed.end.ns();
-    Ok(Streamed { usage, replayed })
+    usage.over_time(&outcome.timeline);
+    usage.gpu_time = outcome.gpu_time;
+    usage.tallies.clone_from(&outcome.tallies);
+    usage.makespan_ns = outcome.end.ns();
+    Ok(Streamed { usage, outcome })
 }
 
-fn failure(error: &ReplayError, plan: &Plan, stream: &JobStream, source: &str) -> Failure {
+fn failure(error: &RunError, plan: &Plan, stream: &JobStream, source: &str) -> Failure {
     let error = match error {
-        ReplayError::Cluster(error) => error.clone(),
-        ReplayError::Observer(message) => return Failure::sink(message.clone()),
+        RunError::Cluster(error) => error.clone(),
+        RunError::Observer(message) => return Failure::sink(message.clone()),
     };
     let fits_nowhere = matches!(error, ClusterError::NoRoom { .. });
     let log = plan.source.as_ref().and_then(|source| source.log.as_deref());

@@ -28,7 +28,7 @@ pub struct Known<'a> {
     pub jobs: &'a [EpisodeJob],
     /// Their iterations.
     pub iterations: &'a [Vec<Iteration>],
-    /// Where it begins with a replay: when the last of its jobs had entered it, in picoseconds of its iterations. What was before
+    /// Where it begins with a rerun: when the last of its jobs had entered it, in picoseconds of its iterations. What was before
     /// was with others.
     pub entered_ps: Option<u64>,
     /// Mean iteration of a job alone on the fabric as it is, in picoseconds, where that is known.

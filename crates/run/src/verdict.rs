@@ -67,13 +67,13 @@ impl Judge {
         let begin_ps = origin_ps.saturating_add(episode.gathered().ps());
         let one = |((job, iterations), &count): ((&EpisodeJob, &Vec<Iteration>), &usize)| {
             let mut one = Seen::of(&self.enough, job, &iterations[..count], entered_ps);
-            if episode.replay.is_some() {
+            if episode.rerun.is_some() {
                 one.goes_on_until(iterations[..count].last(), begin_ps);
             }
             one
         };
         let all: Vec<Seen> = episode.jobs.iter().zip(seen).zip(&counts).map(one).collect();
-        if episode.replay.is_some()
+        if episode.rerun.is_some()
             && let Some(known) = known_for(episode, seen, &counts, origin_ps)
             && known >= episode.horizon
         {
@@ -137,11 +137,11 @@ impl Seen {
         let spread = spread.map(|error| error + steady.last().map_or(0.0, drift));
         let error = if iterations.len() as u64 >= job.left { Some(0.0) } else { spread };
         let ends_in =
-            Span::from_ps(job.pause().ps().saturating_add(mean.saturating_mul(job.left - job.replayed)));
+            Span::from_ps(job.pause().ps().saturating_add(mean.saturating_mul(job.left - job.redone)));
         Self { error, spread, ends_in, life: Span::from_ps(job.age.ps().saturating_add(ends_in.ps())) }
     }
 
-    /// In a replay a job may come later than it came, and lasts to the end of what was seen of it at least: iterations of no
+    /// In a rerun a job may come later than it came, and lasts to the end of what was seen of it at least: iterations of no
     /// length, which do nothing, would otherwise have it end at once, and the episode with it, again and again.
     fn goes_on_until(&mut self, last: Option<&Iteration>, begin_ps: u64) {
         let least = last.map_or(0, |last| last.finish_ps.saturating_sub(begin_ps));
@@ -161,7 +161,7 @@ fn known_for(episode: &Episode, seen: &[Vec<Iteration>], counts: &[usize], origi
 /// How many iterations of each job belong to the stage `until`: that many, or all there are, and those that had ended before
 /// the last job had done so many.
 fn stage(jobs: &[EpisodeJob], seen: &[Vec<Iteration>], until: u64) -> Vec<usize> {
-    let least = |job: &EpisodeJob| job.left.min(until + job.replayed) as usize;
+    let least = |job: &EpisodeJob| job.left.min(until + job.redone) as usize;
     let ends = jobs.iter().zip(seen).map(|(job, iterations)| iterations[least(job) - 1].finish_ps);
     let end = ends.max().unwrap_or(0);
     let count = |(job, iterations): (&EpisodeJob, &Vec<Iteration>)| {
@@ -191,10 +191,10 @@ mod tests {
             done_before: 0,
             loading: false,
             age,
-            replayed: 0,
+            redone: 0,
             boundary: Time::ZERO,
         };
-        Episode { number: 0, jobs: vec![job(0), job(1)], horizon, replay: None }
+        Episode { number: 0, jobs: vec![job(0), job(1)], horizon, rerun: None }
     }
 
     fn seen(seed: u64, until_ps: u64) -> Vec<Vec<Iteration>> {

@@ -85,9 +85,9 @@ pub fn run(
     progress: &mut dyn ProgressSink,
 ) -> Result<(Histories, Record, bool), Failure> {
     // What always is out; and where more may go out, a rerouter in any case.
-    let moves = plan.operations.as_ref().filter(|operations| operations.changes_fabric());
+    let moves = plan.upkeep.as_ref().filter(|upkeep| upkeep.changes_fabric());
     check(plan, moves.is_some())?;
-    let moving = moves.map(|operations| operations.plant.forwarder(&[]));
+    let moving = moves.map(|upkeep| upkeep.plant.forwarder(&[]));
     let opening = Opening {
         spec: model::spec_of(plan, plan.jobs.iter().flat_map(JobPlan::works)),
         start: CalendarTime::ZERO,
@@ -152,7 +152,7 @@ fn check(plan: &Plan, moves: bool) -> Result<(), Failure> {
         Fidelity::Packet if moves && balancer_is_fixed(plan) => refused(
             "`load_balancer: destination_modulo` has one path for a pair, but cables or switches fail or are drained",
         ),
-        Fidelity::Packet if reduces(plan) && plan.operations.is_some() => {
+        Fidelity::Packet if reduces(plan) && plan.upkeep.is_some() => {
             refused("reductions in the network are not interrupted at `fidelity: packet`, and jobs may be")
         }
         Fidelity::Flow | Fidelity::Packet => Ok(()),
@@ -207,7 +207,7 @@ fn histories_of(
         given: given.to_vec(),
         gpu_time: cluster.gpu_time(),
         faults,
-        tallies: settings.operations.map(|_| cluster.tallies().collect()).unwrap_or_default(),
+        tallies: settings.upkeep.map(|_| cluster.tallies().collect()).unwrap_or_default(),
         end: CalendarTime::from_ns(cluster.now()),
         timeline,
         stays,
@@ -470,13 +470,13 @@ impl Whole<'_> {
     fn lay_paths(&mut self, cluster: &Cluster<'_>) {
         let changes = cluster.fabric_changes();
         let known = std::mem::replace(&mut self.fabric, changes);
-        let (Some(operations), Some(rerouter)) = (&self.plan.operations, &self.stage.rerouter) else {
+        let (Some(upkeep), Some(rerouter)) = (&self.plan.upkeep, &self.stage.rerouter) else {
             return;
         };
-        if known == changes || !operations.changes_fabric() {
+        if known == changes || !upkeep.changes_fabric() {
             return;
         }
-        let mut forwarder = operations.plant.forwarder(&cluster.fabric_out());
+        let mut forwarder = upkeep.plant.forwarder(&cluster.fabric_out());
         forwarder.converge();
         let balancer = self.plan.network.balancer;
         let topology = &self.plan.fabric.topology;
@@ -593,7 +593,7 @@ fn placeless(job: usize) -> EpisodeJob {
         done_before: 0,
         loading: false,
         age: Span::ZERO,
-        replayed: 0,
+        redone: 0,
         boundary: Time::ZERO,
     }
 }

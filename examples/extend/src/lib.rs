@@ -43,7 +43,7 @@ pub fn finish_times(workload: Workload) -> Vec<Time> {
         placement: (0..endpoints).map(EndpointId).collect(),
         own: endpoints as usize,
         iterations: 1,
-        replayed: 0,
+        redone: 0,
         awaited: true,
         start: Time::ZERO,
         done_before: 0,

@@ -49,17 +49,27 @@ def explore(
     ] = None,
     micro_batch: Annotated[str | None, Option(metavar="NUMBERS", help="Default: 1,2,4 and the file's.")] = None,
     recompute: Annotated[str | None, Option(metavar="NAMES", help="Default: none,full and the file's.")] = None,
-    context_least: Annotated[int, Option(min=1, help="Tokens of a context-parallel rank at least.")] = 2048,
+    context_least: Annotated[
+        int | None, Option(min=1, help="Tokens of a context-parallel rank at least (default: 2048).")
+    ] = None,
     divisors: Annotated[bool, Option("--divisors", help="All divisors, not powers of two alone.")] = False,
     uneven: Annotated[bool, Option("--uneven", help="Try stages with different numbers of layers.")] = False,
-    keep: Annotated[int, Option(min=1, help="Best layouts whose layers are moved (--uneven).")] = 1000,
-    perturb: Annotated[int, Option(min=1, help="Ways in which the layers of each are moved.")] = 100,
-    ratio: Annotated[float, Option(min=1.0, help="Longest stage over the shortest at most.")] = 3.0,
+    keep: Annotated[
+        int | None, Option(min=1, help="Best layouts whose layers are moved (--uneven; default: 1000).")
+    ] = None,
+    perturb: Annotated[
+        int | None, Option(min=1, help="Ways in which the layers of each are moved (default: 100).")
+    ] = None,
+    ratio: Annotated[
+        float | None, Option(min=1.0, help="Longest stage over the shortest at most (default: 3).")
+    ] = None,
     budget: Annotated[str | None, Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
-    objective: Annotated[str, Option(help="time, or memory: rank by it; the front of both is told.")] = "time",
+    objective: Annotated[
+        str | None, Option(help="time, or memory: rank by it; the front of both is told (default: time).")
+    ] = None,
     top: Annotated[int, Option(min=1, help="Layouts that are shown.")] = 10,
-    prove: Annotated[int, Option(min=0, help="Best layouts that are simulated as flows.")] = 5,
-    packet: Annotated[int, Option(min=0, help="Of these, as many packet by packet.")] = 0,
+    prove: Annotated[int | None, Option(min=0, help="Best layouts that are simulated as flows (default: 5).")] = None,
+    packet: Annotated[int | None, Option(min=0, help="Of these, as many packet by packet (default: none).")] = None,
     load_balancer: Annotated[
         str | None, Option(metavar="NAMES", help="Load balancers to try packet by packet.")
     ] = None,
@@ -89,8 +99,8 @@ def explore(
     from windtunnel.explore.export import settings as settings_of
     from windtunnel.explore.outcome import outcome, ranked
     from windtunnel.explore.page import explorer_page
-    from windtunnel.explore.search import Settings, search
-    from windtunnel.explore.space import Space
+    from windtunnel.explore.search import search
+    from windtunnel.explore.section import section
     from windtunnel.layout.job import read_job
     from windtunnel.results.folder import check_file, write_beside
     from windtunnel.source import read_source
@@ -102,25 +112,27 @@ def explore(
     _one_of("--settings", settings, FRAMEWORKS)
     check_file(page, "--page")
     check_file(save, "--save")
-    space = Space(
-        tp=_numbers("--tp", tp, 1), cp=_numbers("--cp", cp, 1), ep=_numbers("--ep", ep, 1), pp=_numbers("--pp", pp, 1),
-        zero=_numbers("--zero", zero, 0), replicate=_numbers("--replicate", replicate, 1), orders=_names(order),
-        schedules=_names(schedule), chunks=_numbers("--chunks", chunks, 1),
-        run_lengths=_numbers("--run-length", run_length, 0), micro_batches=_numbers("--micro-batch", micro_batch, 1),
-        recompute=_names(recompute), context_least=context_least, divisors=divisors,
-    )  # fmt: skip
-    asked = read_job(read_source(scenario), [parse_override(text) for text in overrides or []], job, gpus)
-    how = Settings(
-        keep=keep, perturb=perturb, ratio=ratio, uneven=uneven, seed=seed, ideal=fabric == "ideal",
-        budget_bytes=None if budget is None else _bytes(budget),
-    )  # fmt: skip
+    read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
+    given = {
+        "job": job, "gpus": gpus, "tp": _numbers("--tp", tp, 1), "cp": _numbers("--cp", cp, 1),
+        "ep": _numbers("--ep", ep, 1), "pp": _numbers("--pp", pp, 1), "zero": _numbers("--zero", zero, 0),
+        "replicate": _numbers("--replicate", replicate, 1), "order": _names(order), "schedule": _names(schedule),
+        "chunks": _numbers("--chunks", chunks, 1), "run_length": _numbers("--run-length", run_length, 0),
+        "micro_batch": _numbers("--micro-batch", micro_batch, 1), "recompute": _names(recompute),
+        "context_least": context_least, "divisors": divisors or None, "uneven": uneven or None, "keep": keep,
+        "perturb": perturb, "ratio": ratio, "budget": budget, "objective": objective, "prove": prove, "packet": packet,
+    }  # fmt: skip
+    wanted = section(read, pairs, given)
+    space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal")
+    objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
+    asked = read_job(read, pairs, wanted.job, wanted.gpus)
     with Store(store) as opened, SearchBar("asking the cost model") as bar:
         found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = ranked(found, objective)
         rows = _proven(
-            ordered, found, asked, opened, flows=max(prove, packet), packets=packet,
+            ordered, found, asked, opened, flows=max(flows, packets), packets=packets,
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
             limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
         )  # fmt: skip
@@ -146,7 +158,7 @@ def explore(
     if found.stopped:
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
-    failed = prove > 0 and not any(row.flow_s is not None for row in rows)
+    failed = flows > 0 and not any(row.flow_s is not None for row in rows)
     return FAILED if failed else DONE
 
 
@@ -201,19 +213,3 @@ def _one_of(option: str, value: str | None, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         names = ", ".join(f"`{name}`" for name in known)
         raise InputError(f"{option}: expected one of {names}, found `{value}`")
-
-
-def _bytes(text: str) -> int:
-    """A size with its unit, above 0."""
-    import re
-
-    from windtunnel import engine
-
-    units = dict(engine.units("size"))
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text)
-    if found is None or found.group(2) not in units:
-        raise InputError(f"--budget: expected a size with its unit, such as `72 GiB`, found `{text}`")
-    number = int(float(found.group(1)) * units[found.group(2)])
-    if number <= 0:
-        raise InputError("--budget: expected more than 0, for nothing fits in no memory")
-    return number

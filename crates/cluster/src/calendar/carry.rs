@@ -3,23 +3,23 @@
 //! An episode that lasts for many iterations of its jobs is simulated from anywhere: the jobs enter at drawn phases, and what a
 //! change cuts off an iteration is a small part of it. Where a group changes every few iterations of its slowest job that part is
 //! what decides: a job of 100 ms beside jobs of 40 ms that come and go has no iteration between two changes. There an
-//! episode begins with a [`Replay`]: the simulation starts where the longest of the present iterations began, every job
+//! episode begins with a [`Rerun`]: the simulation starts where the longest of the present iterations began, every job
 //! enters at the first begin of an iteration since then, those that have left do again what they did, and the change comes
 //! where it came. So nothing is apportioned: an iteration takes what it takes through all changes that it sees.
 //!
-//! Life cycle: [`mark`] notes begins of iterations whenever an entry is settled; [`replay`] makes an episode of them; a job that
-//! leaves is kept as [`Departed`] with the episode that it left, and with those that come after it, while its time is replayed.
+//! Life cycle: [`mark`] notes begins of iterations whenever an entry is settled; [`rerun`] makes an episode of them; a job that
+//! leaves is kept as [`Departed`] with the episode that it left, and with those that come after it, while its time is redone.
 //!
 //! Invariant: `Entry::left` is the work left at the last of `Entry::marks` while the entry is carried, and at the episode's
-//! start else. Failure mode: what is under way inside the network at the start of a replay, of jobs in shorter iterations, is
+//! start else. Failure mode: what is under way inside the network at the start of a rerun, of jobs in shorter iterations, is
 //! not known and begins with their next iteration.
 
 use windtunnel_kernel::{CalendarTime, Span, Time};
 
 use super::progress::{Rate, Work};
-use super::{EpisodeJob, Replay};
+use super::{EpisodeJob, Rerun};
 
-/// Iterations that come before the present one in a replay.
+/// Iterations that come before the present one in a rerun.
 const WARM_UP: usize = 4;
 
 /// How far back begins of iterations are kept, in the longest of them: the present one, [`WARM_UP`] more, and as much for
@@ -31,7 +31,7 @@ pub(super) fn kept_since(now: u64, longest: Span) -> Instant {
     CalendarTime::from_ns(now).exact_ps() - KEPT * i128::from(longest.ps())
 }
 
-/// Picoseconds of the calendar. A replay may begin before it, by less than an iteration.
+/// Picoseconds of the calendar. A rerun may begin before it, by less than an iteration.
 pub(super) type Instant = i128;
 
 /// A job that has left its group.
@@ -74,7 +74,7 @@ impl Departed {
         (last < since && self.end > since).then_some(last)
     }
 
-    /// As it enters a replay from `since` on.
+    /// As it enters a rerun from `since` on.
     fn member(&self, since: Instant) -> Option<EpisodeJob> {
         let first = self.marks.partition_point(|&mark| mark < since);
         let left = (self.marks.len() - 1).checked_sub(first).filter(|&left| left > 0)? as u64;
@@ -104,7 +104,7 @@ pub(super) fn mark(
     if shift > 0 {
         marks.clear();
     }
-    let first = if marks.is_empty() { rate.replayed() } else { rate.replayed() + 1 };
+    let first = if marks.is_empty() { rate.redone() } else { rate.redone() + 1 };
     let known = rate.boundaries(net, first, since - origin, left, |begin| marks.push(origin + begin));
     if known.is_none() {
         marks.clear();
@@ -115,7 +115,7 @@ pub(super) fn mark(
     known
 }
 
-/// A running job as [`replay`] takes it.
+/// A running job as [`rerun`] takes it.
 pub(super) struct Member<'a> {
     /// As it would enter an episode that begins now, after its pause.
     pub(super) job: EpisodeJob,
@@ -129,11 +129,11 @@ fn warmed(marks: &[Instant]) -> Option<Instant> {
     marks.get(marks.len().checked_sub(1)?.saturating_sub(WARM_UP)).copied()
 }
 
-/// The replay of an episode of `members` that begins at `now`, and those as they enter it; `gone` were there too.
-pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (Vec<EpisodeJob>, Replay) {
+/// The rerun of an episode of `members` that begins at `now`, and those as they enter it; `gone` were there too.
+pub(super) fn rerun(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (Vec<EpisodeJob>, Rerun) {
     let now = CalendarTime::from_ns(now).exact_ps();
     let begin = members.iter().filter_map(|member| warmed(member.marks)).min().unwrap_or(now);
-    // A long iteration of a job that is gone reaches into the time that is replayed, too.
+    // A long iteration of a job that is gone reaches into the time that is redone, too.
     let since = gone.iter().filter_map(|gone| gone.straddles(begin)).fold(begin, Instant::min);
     // Calendars are of whole nanoseconds, and begin at 0.
     let since = since.div_euclid(1_000).max(0) * 1_000;
@@ -145,21 +145,21 @@ pub(super) fn replay(now: u64, members: Vec<Member<'_>>, gone: &[Departed]) -> (
             return EpisodeJob { start, phase: before, boundary: start, ..job };
         };
         let first = marks.partition_point(|&mark| mark < since).min(marks.len() - 1);
-        let replayed = (marks.len() - 1 - first) as u64;
+        let redone = (marks.len() - 1 - first) as u64;
         let start = time(marks[first] - since);
         EpisodeJob {
             start,
             phase: Span::from_ps(start.ps()),
-            left: job.left + replayed,
-            done_before: job.done_before.saturating_sub(replayed),
-            replayed,
+            left: job.left + redone,
+            done_before: job.done_before.saturating_sub(redone),
+            redone,
             boundary: time(last - since),
             ..job
         }
     };
     let jobs = members.into_iter().map(enter).collect();
     let gone = gone.iter().filter_map(|gone| gone.member(since)).collect();
-    (jobs, Replay { before, gone })
+    (jobs, Rerun { before, gone })
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
             done_before: 100 - left,
             loading: false,
             age: Span::ZERO,
-            replayed: 0,
+            redone: 0,
             boundary: Time::ZERO,
         }
     }
@@ -198,16 +198,16 @@ mod tests {
             Member { job: job(20), marks: &short },
             Member { job: job(30), marks: &[] },
         ];
-        let (jobs, replay) = replay(1_300, members, &gone);
-        assert_eq!(replay.before, Span::from_ps(800_000));
+        let (jobs, rerun) = rerun(1_300, members, &gone);
+        assert_eq!(rerun.before, Span::from_ps(800_000));
         let of =
-            |job: &EpisodeJob| (job.start.ps(), job.left, job.replayed, job.done_before, job.boundary.ps());
+            |job: &EpisodeJob| (job.start.ps(), job.left, job.redone, job.done_before, job.boundary.ps());
         assert_eq!(of(&jobs[0]), (0, 11, 1, 89, 500_000));
         assert_eq!(of(&jobs[1]), (450_000, 23, 3, 77, 750_000));
         assert_eq!(of(&jobs[2]), (800_000, 30, 0, 70, 800_000));
         // The other one had left before.
         assert_eq!(
-            replay.gone.iter().map(|gone| (gone.start.ps(), gone.left)).collect::<Vec<_>>(),
+            rerun.gone.iter().map(|gone| (gone.start.ps(), gone.left)).collect::<Vec<_>>(),
             [(510_000, 2)]
         );
     }

@@ -35,7 +35,7 @@ struct Entry {
     rate: Rate,
     /// When it ends, or works, if its group does not change.
     end: u64,
-    /// Begins of its iterations, as far back as a replay may go, once it has been settled; the last is of the present one.
+    /// Begins of its iterations, as far back as a rerun may go, once it has been settled; the last is of the present one.
     marks: Vec<Instant>,
     /// Work left then.
     due: Work,
@@ -131,7 +131,7 @@ impl<'a> Calendar<'a> {
         }
         self.timeline.until(self.cluster.now(), self.cluster.gpu_states());
         let end = CalendarTime::from_ns(self.cluster.now());
-        let tallies = self.settings.operations.map(|_| self.cluster.tallies().collect());
+        let tallies = self.settings.upkeep.map(|_| self.cluster.tallies().collect());
         let mut stays = self.cluster.take_stays();
         stays.append(&mut self.cluster.open_stays());
         Histories {

@@ -56,19 +56,8 @@ mod tests {
 
     fn job(job: usize, loading: bool) -> EpisodeJob {
         let (start, phase, age) = (Time::from_ps(7), Span::ZERO, Span::ZERO);
-        let (placement, replayed, boundary) = (Vec::new(), 0, start);
-        EpisodeJob {
-            job,
-            placement,
-            start,
-            phase,
-            left: 100,
-            done_before: 0,
-            loading,
-            age,
-            replayed,
-            boundary,
-        }
+        let (placement, redone, boundary) = (Vec::new(), 0, start);
+        EpisodeJob { job, placement, start, phase, left: 100, done_before: 0, loading, age, redone, boundary }
     }
 
     fn phases(seed: u64, spans: &[u64]) -> Vec<u64> {

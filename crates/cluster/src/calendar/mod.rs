@@ -30,363 +30,23 @@
 mod carry;
 mod driver;
 mod entries;
+mod episode;
+mod history;
 mod order;
 mod progress;
+mod request;
 pub mod steady;
 pub mod timeline;
 
-use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
-
 use self::driver::Calendar;
+pub use self::episode::{
+    Certainty, Episode, EpisodeJob, EpisodeJobResult, EpisodeRunner, Reached, Rerun, Resident, Worked,
+};
+pub use self::history::{Done, Histories, JobHistory};
 pub use self::order::{Order, in_order, order};
 pub use self::progress::{NORMAL_95, lasting, nearest};
-use self::timeline::Timeline;
-use crate::cluster::{ClusterError, FaultRecord, GpuTime, JobTime, Listener, Reason, Stay, Tally};
-use crate::faults::{Component, Operations};
-use crate::free::Locator;
-use crate::life::Life;
-use crate::placement::{Locality, Placement};
+pub use self::request::{JobRequest, Settings};
 use crate::scheduler::Scheduler;
-
-/// A job as it is submitted.
-#[derive(Clone)]
-pub struct JobRequest {
-    /// GPUs that it needs.
-    pub gpus: usize,
-    /// Iterations to do.
-    pub iterations: u64,
-    /// When it is submitted.
-    pub submit: CalendarTime,
-    /// How its GPUs are chosen.
-    pub placement: &'static dyn Placement,
-    /// Its iteration time on an ideal fabric, from which its phase is drawn.
-    pub ideal_iteration: Span,
-    /// How long a scheduler expects it to run.
-    pub estimate: Span,
-    /// Nanoseconds from its submission in which it should have ended; [`u64::MAX`]: whenever it does.
-    pub deadline: u64,
-    /// Higher goes first, where the scheduler looks at it.
-    pub priority: i32,
-    /// How close together its GPUs must be.
-    pub locality: Locality,
-    /// What it pays on its way, and what of its work is safe.
-    pub life: Life,
-    /// Where its data come over the network: the requests in which they do, at least 1. They are simulated in episodes as
-    /// iterations are, and `life.loading` is an estimate.
-    pub loads: Option<u64>,
-}
-
-/// How the cluster is run.
-pub struct Settings<'a> {
-    /// Number of GPUs.
-    pub endpoints: u32,
-    /// Of which on each host.
-    pub endpoints_per_host: u32,
-    /// Hosts that hold data and compute nothing, in ascending order.
-    pub storage: &'a [u32],
-    /// Iterations simulated in an episode after the warm-up one.
-    pub episode_iterations: u32,
-    /// Whether jobs enter an episode at a drawn phase.
-    pub draw_phases: bool,
-    /// A group that stays the same for fewer iterations of its slowest job carries what is unfinished into its next episode
-    /// ([`Replay`]); 0: none does.
-    pub carry_below: u64,
-    /// Whether iterations are simulated, and not parts of a duration: then nothing is written in a last one.
-    pub iterates: bool,
-    /// From a job's end to the next decision.
-    pub reaction_delay: Span,
-    /// What fails and is drained.
-    pub operations: Option<&'a Operations<'a>>,
-    /// Regions of equally many hosts; a job runs in one.
-    pub regions: u32,
-    /// Leaves and pods.
-    pub locator: Option<&'a dyn Locator>,
-    /// Seed.
-    pub seed: u64,
-    /// Jobs that wait at most: the next is submitted when one starts.
-    pub queue: Option<u32>,
-    /// The run ends once so many jobs have ended.
-    pub ends: Option<u64>,
-    /// Who hears what happens.
-    pub listener: Option<&'a dyn Listener>,
-}
-
-/// A job in an episode.
-#[derive(Clone, Debug)]
-pub struct EpisodeJob {
-    /// Index of the job.
-    pub job: usize,
-    /// GPU of each rank.
-    pub placement: Vec<EndpointId>,
-    /// When it enters, from the episode's start: what is left of its restart, and its phase.
-    pub start: Time,
-    /// Of that its phase.
-    pub phase: Span,
-    /// Iterations after which it has ended.
-    pub left: u64,
-    /// Iterations that it had done before, rounded down.
-    pub done_before: u64,
-    /// It loads its data, and its iterations are the requests of that.
-    pub loading: bool,
-    /// Time since its first start.
-    pub age: Span,
-    /// Iterations that it enters with before the one that it is in as the episode begins, and which were done before.
-    pub replayed: u64,
-    /// When that one began, from the simulation's start.
-    pub boundary: Time,
-}
-
-impl EpisodeJob {
-    /// How long it pauses before it goes on, as after a restart.
-    pub fn pause(&self) -> Span {
-        Span::from_ps(self.start.ps() - self.phase.ps())
-    }
-}
-
-/// Jobs that may meet on a link, from a change of their group to the next.
-#[derive(Clone, Debug)]
-pub struct Episode {
-    /// Number, counted over the run.
-    pub number: u32,
-    /// In the order in which they started.
-    pub jobs: Vec<EpisodeJob>,
-    /// How long it will last if none of its jobs ends, as far as that is known.
-    pub horizon: Span,
-    /// What of the time before its start is simulated again, for what was unfinished then.
-    pub replay: Option<Replay>,
-}
-
-/// Time before an episode that its simulation begins with: each of its jobs enters at the begin of an iteration, so the one that
-/// is in its longest is where it was as the episode begins.
-#[derive(Clone, Debug)]
-pub struct Replay {
-    /// How much of it.
-    pub before: Span,
-    /// Jobs that were there, and have left; with the iterations that they did.
-    pub gone: Vec<EpisodeJob>,
-}
-
-impl Episode {
-    /// When the last of its jobs enters, from its start; iterations that begin before are not those of the whole group.
-    pub fn entered(&self) -> Time {
-        // What a replay goes through again was with others.
-        let change = self.replay.as_ref().map_or(Time::ZERO, |replay| Time::ZERO + replay.before);
-        self.jobs.iter().map(|job| job.start).fold(change, Time::max)
-    }
-
-    /// How far the simulation is when the episode begins: the last phase is over.
-    pub fn gathered(&self) -> Span {
-        if let Some(replay) = &self.replay {
-            return replay.before;
-        }
-        self.jobs.iter().map(|job| job.phase).max().unwrap_or(Span::ZERO)
-    }
-}
-
-/// What an episode's simulation saw of a job.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EpisodeJobResult {
-    /// End of each iteration, from the episode's start.
-    pub ends: Vec<Time>,
-    /// How well their mean is known.
-    pub certainty: Certainty,
-}
-
-/// How well the pace of a job in an episode is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Certainty {
-    /// How long the episode may last before that is too little for it; `None`: however long.
-    pub good_for: Option<Span>,
-    /// By what part of it the mean of these iterations may be off that of many, with a confidence of 95%; `None`: too few were seen
-    /// to tell.
-    pub error: Option<f64>,
-}
-
-/// What a job did in an episode.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Worked {
-    /// Index of the job.
-    pub job: usize,
-    /// How long it went on: all of the episode but the checkpoints that it wrote on the way.
-    pub span: Span,
-    /// Iterations that it did; in an episode that carries on also what the one before did of the first of them.
-    pub iterations: f64,
-    /// What of these is of one that did not end.
-    pub begun: f64,
-}
-
-/// A job that runs, for [`EpisodeRunner::groups`].
-#[derive(Clone, Copy, Debug)]
-pub struct Resident<'a> {
-    /// Index of the job.
-    pub job: usize,
-    /// Times that it was started: a job that goes on elsewhere is another resident.
-    pub starts: u32,
-    /// GPU of each rank.
-    pub placement: &'a [EndpointId],
-    /// Whether it loads its data: a resident other than the job at work.
-    pub loading: bool,
-}
-
-/// How far the calendar has come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
-    /// The present.
-    pub now: CalendarTime,
-    /// Jobs that have ended.
-    pub ended: u64,
-    /// Of so many that are to end.
-    pub jobs: u64,
-    /// What those at work have done of their jobs, in jobs, if they go on as they do.
-    pub under_way: f64,
-}
-
-impl Reached {
-    /// What part of a run is done, `inner` of the simulation in hand included. A job that begins and one that ends cost a
-    /// simulation each.
-    pub fn part(&self, inner: f64) -> f64 {
-        let jobs = self.jobs.max(1) as f64;
-        let done = ((self.ended as f64 + self.under_way) / jobs).min(1.0);
-        let simulations = 2.0 * (jobs - self.ended as f64).max(0.0) + 1.0;
-        done + (1.0 - done) * inner / simulations
-    }
-}
-
-/// Simulates episodes.
-pub trait EpisodeRunner {
-    /// Why it cannot go on.
-    type Error: From<ClusterError>;
-
-    /// Splits the running jobs, given in the order in which they started, into groups that share nothing: each lists
-    /// places in `residents`, ascending, and the groups are in order of their first members. All in one if not said.
-    ///
-    /// # Errors
-    /// Whatever stops the run; the calendar passes it on.
-    fn groups(&mut self, residents: &[Resident<'_>]) -> Result<Vec<Vec<usize>>, Self::Error> {
-        Ok(vec![(0..residents.len()).collect()])
-    }
-
-    /// Simulates each of the `episodes`, which begin at `start` and do not touch each other, until each of its jobs has
-    /// done `iterations` iterations or all it has left. The others go on meanwhile.
-    ///
-    /// # Errors
-    /// As [`Self::groups`].
-    fn run(
-        &mut self,
-        start: CalendarTime,
-        episodes: &[Episode],
-        iterations: u64,
-    ) -> Result<Vec<Vec<EpisodeJobResult>>, Self::Error>;
-
-    /// An episode that was simulated lasted `span` of network time; what was simulated beyond it never happened. `worked` has what its
-    /// jobs did in it; one that only loaded, or of which nothing is known, is not there.
-    ///
-    /// # Errors
-    /// As [`Self::groups`].
-    fn lasted(&mut self, episode: u32, span: Span, worked: &[Worked]) -> Result<(), Self::Error>;
-
-    /// From the next episodes on these cables and switches are out, and no others but those that always are. All groups
-    /// begin anew.
-    fn fabric(&mut self, out: &[Component]) {
-        let _ = out;
-    }
-
-    /// The calendar has come to a change.
-    ///
-    /// # Errors
-    /// As [`Self::groups`].
-    fn reached(&mut self, reached: Reached) -> Result<(), Self::Error> {
-        let _ = reached;
-        Ok(())
-    }
-}
-
-/// A job's way through the cluster.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobHistory {
-    /// When it was submitted; `None` if the run ended before.
-    pub submit: Option<CalendarTime>,
-    /// When it first got its GPUs.
-    pub start: Option<CalendarTime>,
-    /// When it ended.
-    pub finish: Option<CalendarTime>,
-    /// Stops and interruptions on the way, and what they cost.
-    pub time: JobTime,
-    /// Nanoseconds in which it did iterations, also such as an interruption undid.
-    pub worked: u64,
-    /// Iterations done and not undone, by how many GPUs it did them on.
-    pub done: Done,
-    /// Those that interruptions undid.
-    pub undone: Done,
-    /// Requests for its data.
-    pub loaded: Done,
-    /// Whether its time was extrapolated beyond simulated iterations.
-    pub extrapolated: bool,
-    /// Variance of its time by what was not simulated, in square nanoseconds.
-    pub variance: f64,
-}
-
-/// Work by the number of GPUs on which it was done, in 2^-64 iterations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done(Vec<(usize, u128)>);
-
-impl Done {
-    /// Adds `work` on so many GPUs.
-    pub fn add(&mut self, gpus: usize, work: u128) {
-        match self.0.iter_mut().find(|(known, _)| *known == gpus) {
-            Some((_, sum)) => *sum += work,
-            None => self.0.push((gpus, work)),
-        }
-    }
-
-    /// Takes back `work` that was added on so many GPUs.
-    fn take(&mut self, gpus: usize, work: u128) {
-        if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| *known == gpus) {
-            *sum = sum.saturating_sub(work);
-        }
-    }
-
-    /// Moves `work` to what was `undone`, of those numbers of GPUs first that came last.
-    pub fn undo(&mut self, mut work: u128, undone: &mut Self) {
-        for (gpus, sum) in self.0.iter_mut().rev() {
-            let part = work.min(*sum);
-            *sum -= part;
-            work -= part;
-            undone.add(*gpus, part);
-        }
-    }
-
-    /// Numbers of GPUs, and the work done on each.
-    pub fn parts(&self) -> impl Iterator<Item = (usize, u128)> {
-        self.0.iter().copied()
-    }
-
-    /// All together.
-    pub fn total(&self) -> u128 {
-        self.0.iter().map(|&(_, work)| work).sum()
-    }
-}
-
-/// What became of the jobs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histories {
-    /// By job, in the order in which they were given.
-    pub jobs: Vec<JobHistory>,
-    /// Of each job in order of submission, its place in that order.
-    pub given: Vec<usize>,
-    /// GPU-time until the end.
-    pub gpu_time: GpuTime,
-    /// Faults and maintenance in order.
-    pub faults: Vec<FaultRecord>,
-    /// What those of each kind did; empty if nothing can fail.
-    pub tallies: Vec<(Reason, Tally)>,
-    /// Where it ended.
-    pub end: CalendarTime,
-    /// The cluster over time.
-    pub timeline: Timeline,
-    /// Who was where: stays in the order in which they ended, then those that the end cuts off.
-    pub stays: Vec<Stay>,
-}
 
 /// Runs `jobs` to their end; if the runner stops on the way, as far as it came, with the reason.
 pub fn run<R: EpisodeRunner>(
@@ -403,8 +63,12 @@ pub fn run<R: EpisodeRunner>(
 
 #[cfg(test)]
 mod tests {
+    use windtunnel_kernel::{CalendarTime, Span};
+
     use super::*;
-    use crate::placement::Packed;
+    use crate::cluster::ClusterError;
+    use crate::life::Life;
+    use crate::placement::{Locality, Packed};
     use crate::scheduler::Ordered;
 
     /// Each job takes its own fixed time per iteration, times the number of jobs that run.
@@ -468,7 +132,7 @@ mod tests {
             carry_below: 0,
             iterates: false,
             reaction_delay: Span::from_us(1_000),
-            operations: None,
+            upkeep: None,
             regions: 1,
             locator: None,
             seed: 1,

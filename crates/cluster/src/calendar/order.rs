@@ -49,7 +49,7 @@ pub fn order<'a>(requests: &[JobRequest], settings: &Settings<'a>) -> (Order, Ma
         regions: settings.regions,
         reaction_delay: settings.reaction_delay,
         lives: Lives::Each(given.iter().map(|&job| requests[job].life.clone()).collect()),
-        operations: settings.operations,
+        upkeep: settings.upkeep,
         seed: settings.seed,
         queue: settings.queue,
         placements: placements.into_iter().map(|placement| placement as &dyn Placement).collect(),

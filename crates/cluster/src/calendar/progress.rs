@@ -59,10 +59,10 @@ pub(super) struct Rate {
     start: Time,
     /// Ends of the iterations that were simulated.
     ends: Vec<Time>,
-    /// Done when the job's pause is over, since when it counts; of one that is replayed, when its present iteration began.
+    /// Done when the job's pause is over, since when it counts; of one that is redone, when its present iteration began.
     before: Work,
     /// Iterations of the simulation that were done before.
-    replayed: u64,
+    redone: u64,
     /// Mean of the iterations that begin after the first, and after all jobs of the group have entered (of the last one if
     /// there is none).
     pub(super) mean: Span,
@@ -70,11 +70,11 @@ pub(super) struct Rate {
     error: Option<f64>,
     /// Whether other jobs are or were in the episode.
     shared: bool,
-    /// By how much a replay has missed where the present iteration began.
+    /// By how much a rerun has missed where the present iteration began.
     missed: Span,
 }
 
-/// Which of the iterations with `ends` in a replay that `job` is in began next to when its present one did.
+/// Which of the iterations with `ends` in a rerun that `job` is in began next to when its present one did.
 pub fn nearest(job: &EpisodeJob, ends: &[Time]) -> usize {
     let after = ends.partition_point(|&end| end < job.boundary);
     let before = if after == 0 { job.start } else { ends[after - 1] };
@@ -98,19 +98,18 @@ impl Rate {
             }
         };
         let gathered = episode.gathered().ps();
-        let mut rate =
-            Self { gathered, start: job.start, ends, replayed: job.replayed, mean, ..Self::default() };
+        let mut rate = Self { gathered, start: job.start, ends, redone: job.redone, mean, ..Self::default() };
         rate.error = seen.certainty.error;
-        rate.shared = episode.jobs.len() + episode.replay.as_ref().map_or(0, |replay| replay.gone.len()) > 1;
-        if episode.replay.is_some() {
-            // Its present iteration began then, by the clock of what was. That of the replay may have drifted: the iteration
+        rate.shared = episode.jobs.len() + episode.rerun.as_ref().map_or(0, |rerun| rerun.gone.len()) > 1;
+        if episode.rerun.is_some() {
+            // Its present iteration began then, by the clock of what was. That of the rerun may have drifted: the iteration
             // that began next to it stands for it.
             let present = nearest(job, &rate.ends);
             let (begin, _) = rate.iteration(present);
             rate.gathered = (begin + gathered).saturating_sub(job.boundary.ps());
             rate.missed = Span::from_ps(begin.abs_diff(job.boundary.ps()));
-            rate.replayed = present as u64;
-            rate.before = Work::iterations(rate.replayed);
+            rate.redone = present as u64;
+            rate.before = Work::iterations(rate.redone);
             return rate;
         }
         let before = rate.until(u128::from(job.pause().ps()) + u128::from(gathered));
@@ -118,8 +117,8 @@ impl Rate {
     }
 
     /// Iterations of the simulation that were done before what it tells of.
-    pub(super) const fn replayed(&self) -> u64 {
-        self.replayed
+    pub(super) const fn redone(&self) -> u64 {
+        self.redone
     }
 
     /// When the last simulated iteration ended, in picoseconds.
@@ -293,7 +292,7 @@ mod tests {
             done_before: 0,
             loading: false,
             age: Span::ZERO,
-            replayed: 0,
+            redone: 0,
             boundary: start,
         }
     }
@@ -306,7 +305,7 @@ mod tests {
         Rate::of(
             &job(start, phase),
             &seen,
-            &Episode { number: 0, jobs, horizon: Span::from_ps(1), replay: None },
+            &Episode { number: 0, jobs, horizon: Span::from_ps(1), rerun: None },
         )
     }
 

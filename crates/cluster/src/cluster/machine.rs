@@ -3,7 +3,7 @@
 use windtunnel_kernel::{EndpointId, Span};
 
 use super::Listener;
-use crate::faults::Operations;
+use crate::faults::Upkeep;
 use crate::free::{FreeSet, Locator};
 use crate::life::Lives;
 use crate::placement::Placement;
@@ -23,7 +23,7 @@ pub struct Machine<'a> {
     /// What jobs pay on their way, and what of their work is safe.
     pub lives: Lives,
     /// What fails and is drained; `None`: nothing.
-    pub operations: Option<&'a Operations<'a>>,
+    pub upkeep: Option<&'a Upkeep<'a>>,
     /// Seed of random placements.
     pub seed: u64,
     /// Jobs that wait at most: the next one due is submitted when one of them starts.

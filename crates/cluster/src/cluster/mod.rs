@@ -6,7 +6,7 @@
 //! of a stopped job at once. What a job pays on its way and what an interruption undoes, [`crate::life`] says.
 //!
 //! The cluster knows nothing of how long a job takes: whoever drives it does, and calls [`Cluster::end`]. Two drivers
-//! exist: [`crate::replay`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
+//! exist: [`crate::by_duration`], where durations are given, and [`crate::calendar`], where episodes on a fabric tell them.
 //! What a scheduler expects is a job's estimate.
 //!
 //! Order within an instant: what comes back, fails and is drained, then submissions, then ends (by the driver), then GPUs
@@ -21,8 +21,10 @@ mod error;
 mod ledger;
 mod listener;
 mod machine;
-mod operations;
+mod notify;
+mod records;
 mod stays;
+mod upkeep;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +37,7 @@ pub use error::ClusterError;
 pub use ledger::{GpuTime, Ledger};
 pub use listener::{Happening, Listener};
 pub use machine::Machine;
-pub use operations::{FaultRecord, Reason, Tally};
+pub use records::{FaultRecord, Reason, Tally};
 pub use stays::Stay;
 
 pub use crate::queue::Queue;
@@ -166,7 +168,7 @@ pub struct Cluster<'a> {
     memory: BTreeMap<JobId, (Vec<EndpointId>, Segment)>,
     /// What is out; `None` if nothing ever is.
     outages: Option<Outages>,
-    log: operations::Log,
+    log: records::Log,
     /// Whether any job is elastic.
     elastic: bool,
     /// A job that gets nowhere.
@@ -201,7 +203,7 @@ impl<'a> Cluster<'a> {
             interruptions: 0,
             futile: 0,
         };
-        let outages = machine.operations.map(|operations| Outages::new(operations, machine));
+        let outages = machine.upkeep.map(|upkeep| Outages::new(upkeep, machine));
         let mut cluster = Self {
             jobs,
             machine,
@@ -221,7 +223,7 @@ impl<'a> Cluster<'a> {
             left: FxHashMap::default(),
             memory: BTreeMap::new(),
             outages,
-            log: operations::Log::default(),
+            log: records::Log::default(),
             elastic: machine.lives.any_elastic(),
             hopeless: None,
             stays: None,

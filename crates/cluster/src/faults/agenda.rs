@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use windtunnel_kernel::RandomStream;
 use windtunnel_kernel::random::combine;
 
-use super::{Class, Component, Operations};
+use super::{Class, Component, Upkeep};
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,20 +71,20 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// All that `operations` have in store from 0 on.
-    pub fn new(operations: &Operations<'_>, seed: u64) -> Self {
+    /// All that `upkeep` has in store from 0 on.
+    pub fn new(upkeep: &Upkeep<'_>, seed: u64) -> Self {
         let mut agenda = Self { heap: BinaryHeap::new(), seed };
         let mut entries: Vec<Reverse<Entry>> = Vec::new();
-        for (number, process) in operations.processes.iter().enumerate() {
+        for (number, process) in upkeep.processes.iter().enumerate() {
             for index in 0..process.count {
-                let at = agenda.draw(operations, number, index, 0).0;
+                let at = agenda.draw(upkeep, number, index, 0).0;
                 entries.push(Reverse((at, Kind::Fails, number as u32, index, 0)));
             }
         }
-        for (number, fault) in operations.known.iter().enumerate() {
+        for (number, fault) in upkeep.known.iter().enumerate() {
             entries.push(Reverse((fault.at, Kind::KnownFails, 0, number as u32, 0)));
         }
-        for (number, window) in operations.maintenance.iter().enumerate() {
+        for (number, window) in upkeep.maintenance.iter().enumerate() {
             let notice = window.at.saturating_sub(window.notice);
             entries.push(Reverse((notice, Kind::Noticed, 0, number as u32, 0)));
             entries.push(Reverse((window.at, Kind::Begins, 0, number as u32, 0)));
@@ -95,8 +95,8 @@ impl Agenda {
     }
 
     /// Life and repair time of component `index` of a process after `count` faults.
-    fn draw(&self, operations: &Operations<'_>, process: usize, index: u32, count: u32) -> (u64, u64) {
-        let process = &operations.processes[process];
+    fn draw(&self, upkeep: &Upkeep<'_>, process: usize, index: u32, count: u32) -> (u64, u64) {
+        let process = &upkeep.processes[process];
         let entity = combine(u64::from(process.number) << 32 | u64::from(index), u64::from(count));
         let mut stream = RandomStream::new(self.seed, process.class.domain(), entity);
         (process.lifetime.draw(&mut stream), process.repair.draw(&mut stream))
@@ -113,21 +113,21 @@ impl Agenda {
     }
 
     /// What happens next, if by `now`.
-    pub fn pop(&mut self, operations: &Operations<'_>, now: u64) -> Option<Event> {
+    pub fn pop(&mut self, upkeep: &Upkeep<'_>, now: u64) -> Option<Event> {
         let &Reverse((at, kind, process, index, count)) =
             self.heap.peek().filter(|Reverse(entry)| entry.0 <= now)?;
         self.heap.pop();
-        let class = |process: u32| operations.processes[process as usize].class;
+        let class = |process: u32| upkeep.processes[process as usize].class;
         let again = |agenda: &mut Self, from: u64| {
             let count = count + 1;
-            let life = agenda.draw(operations, process as usize, index, count).0;
+            let life = agenda.draw(upkeep, process as usize, index, count).0;
             let next = from.saturating_add(life);
             agenda.heap.push(Reverse((next, Kind::Fails, process, index, count)));
         };
         Some(match kind {
             Kind::Fails => {
                 let component = Component { class: class(process), index };
-                let until = at.saturating_add(self.draw(operations, process as usize, index, count).1);
+                let until = at.saturating_add(self.draw(upkeep, process as usize, index, count).1);
                 if until == at || component.class == Class::Software {
                     again(self, until);
                 } else {
@@ -140,14 +140,14 @@ impl Agenda {
                 Event::Repaired { component: Component { class: class(process), index } }
             }
             Kind::KnownFails => {
-                let fault = &operations.known[index as usize];
+                let fault = &upkeep.known[index as usize];
                 let until = at.saturating_add(fault.repair);
                 if until > at && fault.component.class != Class::Software {
                     self.heap.push(Reverse((until, Kind::KnownRepaired, 0, index, 0)));
                 }
                 Event::Fails { component: fault.component, until }
             }
-            Kind::KnownRepaired => Event::Repaired { component: operations.known[index as usize].component },
+            Kind::KnownRepaired => Event::Repaired { component: upkeep.known[index as usize].component },
             Kind::Noticed => Event::Noticed { window: index },
             Kind::Begins => Event::Begins { window: index },
             Kind::Ends => Event::Ends { window: index },
@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    fn of(processes: Vec<Process>) -> Operations<'static> {
-        Operations {
+    fn of(processes: Vec<Process>) -> Upkeep<'static> {
+        Upkeep {
             plant: &Bare,
             processes,
             known: Vec::new(),
@@ -195,11 +195,11 @@ mod tests {
     }
 
     /// Times of faults by component, up to `until`.
-    fn faults(operations: &Operations<'_>, until: u64) -> Vec<(u32, u64)> {
-        let mut agenda = Agenda::new(operations, 5);
+    fn faults(upkeep: &Upkeep<'_>, until: u64) -> Vec<(u32, u64)> {
+        let mut agenda = Agenda::new(upkeep, 5);
         let mut found = Vec::new();
         while let Some(at) = agenda.next().filter(|&at| at <= until) {
-            if let Some(Event::Fails { component, until }) = agenda.pop(operations, at) {
+            if let Some(Event::Fails { component, until }) = agenda.pop(upkeep, at) {
                 assert_eq!(until, at + 10);
                 found.push((component.index, at));
             }

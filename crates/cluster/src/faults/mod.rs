@@ -145,7 +145,7 @@ pub struct Spares {
 }
 
 /// All that goes wrong, and is done about it.
-pub struct Operations<'a> {
+pub struct Upkeep<'a> {
     /// What components there are.
     pub plant: &'a dyn Plant,
     /// What fails by chance.

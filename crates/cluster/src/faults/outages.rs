@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windtunnel_kernel::EndpointId;
 
-use super::{Agenda, Component, Operations, Spares};
+use super::{Agenda, Component, Spares, Upkeep};
 use crate::cluster::{JobId, Machine};
 
 /// What is known of a GPU.
@@ -101,10 +101,10 @@ pub(crate) struct Known {
 
 impl Outages {
     /// Nothing is out but the spares, and the storage hosts for good.
-    pub fn new(operations: &Operations<'_>, machine: &Machine<'_>) -> Self {
+    pub fn new(upkeep: &Upkeep<'_>, machine: &Machine<'_>) -> Self {
         let per_host = machine.endpoints_per_host;
         let mut gpus = vec![Out::IN; machine.endpoints as usize];
-        let Spares { hosts, .. } = operations.spares;
+        let Spares { hosts, .. } = upkeep.spares;
         let computes = |host: &u32| machine.storage.binary_search(host).is_err();
         // The lowest is used first.
         let pool: Vec<u32> =
@@ -119,7 +119,7 @@ impl Outages {
         keep(&pool, |out| out.spare = true);
         keep(machine.storage, |out| out.storage = true);
         Self {
-            agenda: Agenda::new(operations, machine.seed),
+            agenda: Agenda::new(upkeep, machine.seed),
             gpus,
             failed: 0,
             draining: 0,
@@ -201,11 +201,11 @@ impl Outages {
     /// what comes back the begin of others, as the part that the rest are cut off from is the largest.
     pub(crate) fn cuts(
         &mut self,
-        operations: &Operations<'_>,
+        upkeep: &Upkeep<'_>,
         cause: Cause,
     ) -> (Vec<EndpointId>, Vec<(EndpointId, Cause)>) {
         let out: Vec<Component> = self.fabric().collect();
-        let now = if out.is_empty() { Vec::new() } else { operations.plant.cut_off(&out) };
+        let now = if out.is_empty() { Vec::new() } else { upkeep.plant.cut_off(&out) };
         let fresh: Vec<EndpointId> = now.iter().copied().filter(|gpu| !self.cut.contains_key(gpu)).collect();
         let back: Vec<(EndpointId, Cause)> = self
             .cut

@@ -6,7 +6,7 @@ use windtunnel_workload::machine::{Join, Meet};
 use windtunnel_workload::{Machine, Outgoing, Token, Workload};
 
 use super::groups::{Complete, Coupled};
-use super::ticket;
+use super::ticket::ticket;
 use crate::coupler::{Coupler, Joined, Member};
 use crate::variation::Variation;
 

@@ -6,7 +6,8 @@ use windtunnel_workload::collectives::Rings;
 use windtunnel_workload::machine::{Join, Meet};
 
 use super::exchanges::Course;
-use super::{COUPLED, Running, ShardJob};
+use super::running::{Running, ShardJob};
+use super::ticket::COUPLED;
 use crate::coupler::{Group, Member};
 
 /// A coupled group whose last member has come, or somebody who comes to one that is decided as they come.

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use crate::common::{self, Kept, machine, scheduler};
+use windtunnel_cluster::by_duration::{Ended, Observer, run as run_by_duration};
 use windtunnel_cluster::cluster::{Job, Machine, Stay};
 use windtunnel_cluster::free::Locator;
 use windtunnel_cluster::log::{Format, ReadOptions, read};
 use windtunnel_cluster::placement::{Locality, PLACEMENTS, Placement};
-use windtunnel_cluster::replay::{Ended, Observer, replay};
 use windtunnel_kernel::{RandomStream, Span, math};
 
 /// Two hosts a leaf, two leaves a pod.
@@ -321,7 +321,7 @@ impl Observer for Stays {
 fn delayed(jobs: &[Job], durations: &[u64], machine: &Machine<'_>) -> (usize, Vec<usize>) {
     let mut stays = Stays::default();
     let mut easy = scheduler("easy", machine);
-    replay(jobs, durations, machine, easy.as_mut(), &mut stays).expect("it ends");
+    run_by_duration(jobs, durations, machine, easy.as_mut(), &mut stays).expect("it ends");
     let per_host = machine.endpoints_per_host;
     let mut on: Vec<Taken> = vec![Taken::new(); jobs.len()];
     for stay in &stays.1 {

@@ -1,12 +1,12 @@
 //! Faults, checkpoints, spares and maintenance against closed forms, a clock, and laws of conservation.
 
 use crate::common::{Kept, SECOND, job, machine, scheduler};
+use windtunnel_cluster::by_duration::{Ended, Outcome, run as run_by_duration};
 use windtunnel_cluster::cluster::{Cluster, Job, Machine, Reason, View};
 use windtunnel_cluster::faults::{
-    Class, Component, KnownFault, Leave, Lifetime, Maintenance, Operations, Plant, Process, Repair, Spares,
+    Class, Component, KnownFault, Leave, Lifetime, Maintenance, Plant, Process, Repair, Spares, Upkeep,
 };
 use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
-use windtunnel_cluster::replay::{Ended, Replayed, replay};
 use windtunnel_kernel::{EndpointId, RandomStream, Span, math};
 
 const HOUR: u64 = 3_600 * SECOND;
@@ -50,16 +50,16 @@ impl Plant for Pairs {
     }
 }
 
-fn nothing(plant: &Pairs) -> Operations<'_> {
+fn nothing(plant: &Pairs) -> Upkeep<'_> {
     let (processes, known, maintenance) = (Vec::new(), Vec::new(), Vec::new());
-    Operations { plant, processes, known, maintenance, spares: Spares::default() }
+    Upkeep { plant, processes, known, maintenance, spares: Spares::default() }
 }
 
-fn with<'a>(operations: &'a Operations<'a>, life: Life) -> Machine<'a> {
-    let plant = (operations.plant.count(Class::Gpu), operations.plant.count(Class::Host));
+fn with<'a>(upkeep: &'a Upkeep<'a>, life: Life) -> Machine<'a> {
+    let plant = (upkeep.plant.count(Class::Gpu), upkeep.plant.count(Class::Host));
     let mut machine: Machine<'a> = machine(plant.0, plant.0 / plant.1);
     machine.lives = Lives::Same(life);
-    machine.operations = Some(operations);
+    machine.upkeep = Some(upkeep);
     machine
 }
 
@@ -67,10 +67,10 @@ fn every(ns: u64, write: u64, restart: u64) -> Life {
     Life { checkpoint: Some(Checkpoint { every: Every::Time(ns), write }), restart, ..Life::default() }
 }
 
-fn run(name: &str, jobs: &[Job], machine: &Machine<'_>) -> (Vec<Ended>, Replayed) {
+fn run(name: &str, jobs: &[Job], machine: &Machine<'_>) -> (Vec<Ended>, Outcome) {
     let durations: Vec<u64> = jobs.iter().map(|job| job.estimate).collect();
     let (mut kept, mut scheduler) = (Kept::default(), scheduler(name, machine));
-    let replayed = replay(jobs, &durations, machine, scheduler.as_mut(), &mut kept)
+    let replayed = run_by_duration(jobs, &durations, machine, scheduler.as_mut(), &mut kept)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     (kept.0.into_iter().map(|ended| ended.expect("every job ends")).collect(), replayed)
 }
@@ -92,10 +92,10 @@ fn times(segments: u64, every_ns: u64, write: u64, restart: u64, mtbf: f64, runs
     let plant = Pairs { hosts: 1, per_host: 8 };
     let lifetime = Lifetime::Exponential { mean: mtbf };
     let process = Process { class: Class::Gpu, count: 8, number: 0, lifetime, repair: Repair::Fixed(0) };
-    let operations = Operations { processes: vec![process], ..nothing(&plant) };
+    let upkeep = Upkeep { processes: vec![process], ..nothing(&plant) };
     let jobs = [job(0, 8, segments * every_ns)];
     let of = |seed: u64| {
-        let mut machine = with(&operations, every(every_ns, write, restart));
+        let mut machine = with(&upkeep, every(every_ns, write, restart));
         machine.seed = seed;
         run("fcfs", &jobs, &machine).0[0].finish.ns() as f64
     };
@@ -151,8 +151,8 @@ fn an_interrupted_job_goes_back_to_its_last_finished_checkpoint() {
     let plant = Pairs { hosts: 1, per_host: 2 };
     // Work 100, write 10. Faults at 205 (in the second write, after 200 of work) and at 250.
     let known = vec![at(205, Class::Gpu, 0, 0), at(250, Class::Software, 1, 0)];
-    let operations = Operations { known, ..nothing(&plant) };
-    let machine = with(&operations, every(100, 10, 7));
+    let upkeep = Upkeep { known, ..nothing(&plant) };
+    let machine = with(&upkeep, every(100, 10, 7));
     let (ended, replayed) = run("fcfs", &[job(0, 2, 250)], &machine);
     // At 205: 195 done, 100 kept. On at 212 with 100 done. At 250: 38 done since, lost. On at 257: 100, write, 50.
     assert_eq!(ended[0].finish.ns(), 257 + 100 + 10 + 50);
@@ -173,9 +173,9 @@ fn spares_take_over_and_are_given_back() {
     let fault = at(100, Class::Gpu, 1, 1_000);
     let finish = |hosts: u32, delay: u64| {
         let known = vec![fault, at(150, Class::Host, 2, 10)];
-        let operations = Operations { known, spares: Spares { hosts, delay }, ..nothing(&plant) };
+        let upkeep = Upkeep { known, spares: Spares { hosts, delay }, ..nothing(&plant) };
         let jobs = [job(0, 4, 400), job(1, 2, 5_000)];
-        let (ended, replayed) = run("fcfs", &jobs, &with(&operations, Life::default()));
+        let (ended, replayed) = run("fcfs", &jobs, &with(&upkeep, Life::default()));
         assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 6);
         (ended[0].finish.ns(), ended[1].start.ns())
     };
@@ -193,8 +193,8 @@ fn a_repaired_host_is_the_spare_of_the_next() {
     // Host 0 at 100 until 200: host 2 takes over. Host 1 at 300: host 0 does. Host 0 at 350: none is left.
     let known =
         vec![at(100, Class::Gpu, 0, 100), at(300, Class::Host, 1, 10_000), at(350, Class::Gpu, 1, 20)];
-    let operations = Operations { known, spares: Spares { hosts: 1, delay: 0 }, ..nothing(&plant) };
-    let machine = with(&operations, Life::default());
+    let upkeep = Upkeep { known, spares: Spares { hosts: 1, delay: 0 }, ..nothing(&plant) };
+    let machine = with(&upkeep, Life::default());
     let (ended, replayed) = run("fcfs", &[job(0, 4, 500)], &machine);
     assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (370 + 500, 3));
     // The failed GPUs: host 0 whole while it is replaced, host 1 to the end, one GPU for 20.
@@ -206,14 +206,14 @@ fn a_cut_off_leaf_fails_and_one_that_is_drained_drains() {
     let plant = Pairs { hosts: 4, per_host: 2 };
     let switch = Component { class: Class::Switch, index: 0 };
     let jobs = [job(0, 4, 300), job(0, 4, 300)];
-    let operations = Operations { known: vec![at(100, Class::Switch, 1, 50)], ..nothing(&plant) };
-    let (ended, replayed) = run("fcfs", &jobs, &with(&operations, Life::default()));
+    let upkeep = Upkeep { known: vec![at(100, Class::Switch, 1, 50)], ..nothing(&plant) };
+    let (ended, replayed) = run("fcfs", &jobs, &with(&upkeep, Life::default()));
     assert_eq!((ended[0].finish.ns(), ended[1].finish.ns()), (300, 150 + 300));
     assert_eq!((replayed.gpu_time.failed, replayed.gpu_time.lost), (4 * 50, 4 * 100));
     let window = |leave, notice| Maintenance { component: switch, at: 100, lasts: 1_000, notice, leave };
     let drained = |leave, notice| {
-        let operations = Operations { maintenance: vec![window(leave, notice)], ..nothing(&plant) };
-        let (ended, replayed) = run("fcfs", &jobs, &with(&operations, every(1_000, 20, 5)));
+        let upkeep = Upkeep { maintenance: vec![window(leave, notice)], ..nothing(&plant) };
+        let (ended, replayed) = run("fcfs", &jobs, &with(&upkeep, every(1_000, 20, 5)));
         assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 8);
         assert_eq!(replayed.gpu_time.failed, 0);
         (ended[0].finish.ns(), replayed.gpu_time.lost, replayed.gpu_time.draining)
@@ -229,9 +229,9 @@ fn nothing_is_placed_where_notice_was_given() {
     let plant = Pairs { hosts: 2, per_host: 2 };
     let component = Component { class: Class::Host, index: 0 };
     let window = Maintenance { component, at: 500, lasts: 100, notice: 400, leave: Leave::Stopped };
-    let operations = Operations { maintenance: vec![window], ..nothing(&plant) };
+    let upkeep = Upkeep { maintenance: vec![window], ..nothing(&plant) };
     let jobs = [job(0, 2, 200), job(0, 2, 50), job(150, 2, 100), job(210, 2, 10)];
-    let (ended, _) = run("fcfs", &jobs, &with(&operations, Life::default()));
+    let (ended, _) = run("fcfs", &jobs, &with(&upkeep, Life::default()));
     let starts: Vec<u64> = ended.iter().map(|ended| ended.start.ns()).collect();
     // The first runs out the notice; from then on host 1 is all there is.
     assert_eq!(starts, [0, 0, 150, 250]);
@@ -242,13 +242,13 @@ fn moving_costs_where_the_gpus_are_others_and_loading_where_the_data_are_not() {
     let plant = Pairs { hosts: 2, per_host: 1 };
     let component = Component { class: Class::Gpu, index: 0 };
     let window = Maintenance { component, at: 100, lasts: 10, notice: 0, leave: Leave::Migrated };
-    let operations = Operations { maintenance: vec![window], ..nothing(&plant) };
+    let upkeep = Upkeep { maintenance: vec![window], ..nothing(&plant) };
     let life = Life { migration: 30, loading: 40, restart: 2, ..Life::default() };
-    let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&operations, life.clone()));
+    let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&upkeep, life.clone()));
     assert_eq!((ended[0].finish.ns(), ended[0].time.stops), (40 + 200 + 2 + 30, 1));
     assert_eq!((replayed.gpu_time.loading, replayed.gpu_time.restart), (40, 32));
     let near = Life { data_region: Some(0), ..life };
-    assert_eq!(run("fcfs", &[job(0, 1, 200)], &with(&operations, near)).0[0].finish.ns(), 200 + 2 + 30);
+    assert_eq!(run("fcfs", &[job(0, 1, 200)], &with(&upkeep, near)).0[0].finish.ns(), 200 + 2 + 30);
 }
 
 #[test]
@@ -256,11 +256,12 @@ fn a_job_that_never_gets_to_a_checkpoint_is_given_up() {
     let plant = Pairs { hosts: 1, per_host: 8 };
     let lifetime = Lifetime::Exponential { mean: 100.0 };
     let process = Process { class: Class::Gpu, count: 8, number: 0, lifetime, repair: Repair::Fixed(1) };
-    let operations = Operations { processes: vec![process], ..nothing(&plant) };
-    let machine = with(&operations, Life::default());
+    let upkeep = Upkeep { processes: vec![process], ..nothing(&plant) };
+    let machine = with(&upkeep, Life::default());
     let jobs = [job(0, 8, HOUR)];
-    let error = replay(&jobs, &[HOUR], &machine, scheduler("fcfs", &machine).as_mut(), &mut Kept::default())
-        .expect_err("it cannot end");
+    let error =
+        run_by_duration(&jobs, &[HOUR], &machine, scheduler("fcfs", &machine).as_mut(), &mut Kept::default())
+            .expect_err("it cannot end");
     assert_eq!(
         error.to_string(),
         "job 0 was interrupted 10000 times in a row before it had written a checkpoint"
@@ -304,7 +305,7 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
         };
         let maintenance = (0..windows).map(window).collect();
         let spares = Spares { hosts: up_to(2) as u32, delay: up_to(1) * 50 };
-        let operations = Operations { plant: &plant, processes, known: Vec::new(), maintenance, spares };
+        let upkeep = Upkeep { plant: &plant, processes, known: Vec::new(), maintenance, spares };
         let name =
             ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast", "gang"]
                 [up_to(8) as usize];
@@ -326,7 +327,7 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
             loading: up_to(1) * 7,
             ..every(interval, write, 0)
         };
-        let mut machine = with(&operations, life);
+        let mut machine = with(&upkeep, life);
         machine.reaction_delay = Span::from_ns(up_to(1) * 3);
         machine.seed = seed;
         let (ended, replayed) = run(name, &jobs, &machine);
@@ -349,8 +350,8 @@ fn nothing_is_lost_but_what_is_counted_as_lost() {
 #[test]
 fn what_is_out_is_not_given_away() {
     let plant = Pairs { hosts: 2, per_host: 4 };
-    let operations = Operations { known: vec![at(10, Class::Gpu, 2, 100)], ..nothing(&plant) };
-    let machine = with(&operations, Life::default());
+    let upkeep = Upkeep { known: vec![at(10, Class::Gpu, 2, 100)], ..nothing(&plant) };
+    let machine = with(&upkeep, Life::default());
     let jobs = [job(0, 1, 1_000)];
     let (mut cluster, mut scheduler) = (Cluster::new(&jobs, &machine), scheduler("fcfs", &machine));
     for (now, free) in [(0, 7), (10, 6), (110, 7)] {
@@ -382,7 +383,7 @@ impl Plant for Line {
 /// Cable 1 leaves the pieces 01 and 234, cable 3 besides 01, 23 and 4, of which the first is the longest.
 #[test]
 fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
-    let cables = |repairs: [u64; 2]| Operations {
+    let cables = |repairs: [u64; 2]| Upkeep {
         plant: &Line,
         processes: Vec::new(),
         known: vec![at(10, Class::Cable, 1, repairs[0]), at(20, Class::Cable, 3, repairs[1])],
@@ -392,8 +393,8 @@ fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
     for (repairs, expected) in
         [([30, 50], [(10, 3), (20, 2), (40, 4), (70, 5)]), ([90, 50], [(10, 3), (20, 2), (70, 3), (100, 5)])]
     {
-        let operations = cables(repairs);
-        let machine = with(&operations, Life::default());
+        let upkeep = cables(repairs);
+        let machine = with(&upkeep, Life::default());
         let jobs = [job(200, 1, 1_000)];
         let (mut cluster, mut scheduler) = (Cluster::new(&jobs, &machine), scheduler("fcfs", &machine));
         for (now, free) in expected {
@@ -403,8 +404,8 @@ fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
         }
     }
     // On 01, which is cut off from 70 to 100 by what is repaired then.
-    let operations = cables([90, 50]);
-    let (ended, replayed) = run("fcfs", &[job(30, 2, 100)], &with(&operations, Life::default()));
+    let upkeep = cables([90, 50]);
+    let (ended, replayed) = run("fcfs", &[job(30, 2, 100)], &with(&upkeep, Life::default()));
     assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (130, 0));
     assert_eq!((replayed.gpu_time.failed, replayed.gpu_time.total()), (2 * 10 + 3 * 50, 5 * 130));
 }
@@ -414,9 +415,9 @@ fn what_fails_may_end_a_cut_and_what_is_repaired_begin_one() {
 fn what_is_cut_off_twice_is_gone_until_both_are_repaired() {
     let plant = Pairs { hosts: 3, per_host: 1 };
     let known = vec![at(10, Class::Cable, 2, 50), at(20, Class::Switch, 1, 45)];
-    let operations = Operations { known, ..nothing(&plant) };
+    let upkeep = Upkeep { known, ..nothing(&plant) };
     for name in ["fcfs", "easy", "conservative", "priority", "mast", "gang"] {
-        let (ended, replayed) = run(name, &[job(0, 3, 30)], &with(&operations, Life::default()));
+        let (ended, replayed) = run(name, &[job(0, 3, 30)], &with(&upkeep, Life::default()));
         assert_eq!((ended[0].finish.ns(), ended[0].time.interruptions), (95, 1), "{name}");
         assert_eq!(replayed.gpu_time.failed, 55, "{name}");
     }
@@ -430,8 +431,8 @@ fn a_fault_takes_what_is_in_the_memory_of_gpus() {
     let jobs = [job(0, 2, 20), job(0, 2, 20)];
     let with_fault = |class| {
         // Slices of 7: the first job until 7, the second until 14, the first until 21.
-        let operations = Operations { known: vec![at(16, class, 0, 5)], ..nothing(&plant) };
-        let (ended, replayed) = run("gang", &jobs, &with(&operations, Life::default()));
+        let upkeep = Upkeep { known: vec![at(16, class, 0, 5)], ..nothing(&plant) };
+        let (ended, replayed) = run("gang", &jobs, &with(&upkeep, Life::default()));
         assert_eq!(replayed.gpu_time.total(), u128::from(replayed.end.ns()) * 2);
         assert_eq!(replayed.gpu_time.useful(), 2 * 40);
         let hits: Vec<u32> = ended.iter().map(|ended| ended.time.interruptions).collect();
@@ -444,9 +445,9 @@ fn a_fault_takes_what_is_in_the_memory_of_gpus() {
 #[test]
 fn elastic_jobs_shrink_grow_and_start_smaller() {
     let plant = Pairs { hosts: 1, per_host: 8 };
-    let known = |faults: &[KnownFault]| Operations { known: faults.to_vec(), ..nothing(&plant) };
-    let with_lives = |operations: &Operations<'_>, restart: u64, jobs: &[Job]| {
-        let mut machine = with(operations, Life::default());
+    let known = |faults: &[KnownFault]| Upkeep { known: faults.to_vec(), ..nothing(&plant) };
+    let with_lives = |upkeep: &Upkeep<'_>, restart: u64, jobs: &[Job]| {
+        let mut machine = with(upkeep, Life::default());
         let elastic = Life { elastic: Some(Sizes::Between(2, 8)), restart, ..Life::default() };
         machine.lives = Lives::Each(
             (0..jobs.len()).map(|job| if job == 0 { elastic.clone() } else { Life::default() }).collect(),
@@ -489,7 +490,7 @@ fn elastic_work_is_conserved() {
         let lifetime = Lifetime::Exponential { mean: 30_000.0 };
         let process =
             Process { class: Class::Gpu, count: 16, number: 0, lifetime, repair: Repair::Fixed(200) };
-        let operations = Operations { processes: vec![process], ..nothing(&plant) };
+        let upkeep = Upkeep { processes: vec![process], ..nothing(&plant) };
         let (mut submit, mut lives, mut jobs) = (0, Vec::new(), Vec::new());
         for _ in 0..20 {
             submit += up_to(200);
@@ -504,7 +505,7 @@ fn elastic_work_is_conserved() {
             };
             lives.push(Life { elastic, ..every(50 + up_to(100), up_to(10), up_to(10)) });
         }
-        let mut machine = with(&operations, Life::default());
+        let mut machine = with(&upkeep, Life::default());
         (machine.lives, machine.seed) = (Lives::Each(lives), seed);
         let names = ["fcfs", "first-fit", "sjf", "smallest", "easy", "conservative", "priority", "mast"];
         let name = names[up_to(7) as usize];

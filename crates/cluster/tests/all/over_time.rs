@@ -1,8 +1,8 @@
 //! The cluster over time, and who was where, against what is known of the jobs and of the whole.
 
 use crate::common::{Kept, job, machine, restarting, scheduler};
+use windtunnel_cluster::by_duration::{Ended, Observer, Outcome, run as run_by_duration};
 use windtunnel_cluster::cluster::{Job, Stay};
-use windtunnel_cluster::replay::{Ended, Observer, Replayed, replay};
 use windtunnel_kernel::{RandomStream, Span};
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Observer for Watching {
 const GPUS: u32 = 16;
 
 /// Random jobs on four hosts of four GPUs under the scheduler `name`, some `unit` nanoseconds long; those that it stops pay.
-fn drawn(name: &str, seed: u64, unit: u64) -> (Vec<Job>, Watching, Replayed) {
+fn drawn(name: &str, seed: u64, unit: u64) -> (Vec<Job>, Watching, Outcome) {
     let mut stream = RandomStream::new(seed, "over-time", 0);
     let mut up_to = |most: u64| stream.below(most + 1);
     let mut submit = 0;
@@ -45,7 +45,8 @@ fn drawn(name: &str, seed: u64, unit: u64) -> (Vec<Job>, Watching, Replayed) {
     machine.lives = restarting(3);
     machine.reaction_delay = Span::from_ns(up_to(1) * 5);
     let mut watching = Watching::default();
-    let replayed = replay(&jobs, &durations, &machine, scheduler(name, &machine).as_mut(), &mut watching);
+    let replayed =
+        run_by_duration(&jobs, &durations, &machine, scheduler(name, &machine).as_mut(), &mut watching);
     (jobs, watching, replayed.unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 

@@ -1,9 +1,9 @@
 //! Schedulers that stop jobs, on logs small enough to follow by hand.
 
 use crate::common::{self, assert_conserved, job, machine, run, scheduler};
+use windtunnel_cluster::by_duration::{Ended, Observer, RunError, run as run_by_duration};
 use windtunnel_cluster::cluster::{ClusterError, Job, JobId, Machine, Running, View};
 use windtunnel_cluster::placement::Locality;
-use windtunnel_cluster::replay::{Ended, Observer, ReplayError, replay};
 use windtunnel_cluster::scheduler::{Decision, Options, Scheduler, by_name};
 use windtunnel_kernel::{EndpointId, RandomStream, Span};
 
@@ -96,7 +96,7 @@ fn rows_of_the_matrix_take_turns() {
     }
     let mut finish = Finish(Vec::new());
     let mut gang = by_name("gang", &options).expect("it exists");
-    let replayed = replay(&jobs, &durations(&jobs), &machine, gang.as_mut(), &mut finish).unwrap();
+    let replayed = run_by_duration(&jobs, &durations(&jobs), &machine, gang.as_mut(), &mut finish).unwrap();
     // Ten by ten in turn. The third finds room when the first has ended at 50, in a row of its own beside the second's.
     assert_eq!(finish.0, [(0, 50), (1, 60), (2, 65)]);
     assert_conserved(replayed.gpu_time, replayed.end, &jobs, &durations(&jobs), 8);
@@ -115,7 +115,7 @@ fn jobs_of_other_rows_fill_what_a_slice_leaves_idle() {
         }
     }
     let mut gang = by_name("gang", &options).expect("it exists");
-    let replayed = replay(&jobs, &durations(&jobs), &machine, gang.as_mut(), &mut Nothing).unwrap();
+    let replayed = run_by_duration(&jobs, &durations(&jobs), &machine, gang.as_mut(), &mut Nothing).unwrap();
     // 6 x 20 + 2 x 4 x 20 + 2 x 40 = 360 GPU-ns; all eight are busy until the first two rows are through.
     assert_eq!(replayed.gpu_time.busy, 360);
     assert!(replayed.end.ns() <= 60, "{}", replayed.end.ns());
@@ -174,9 +174,9 @@ fn a_job_that_fits_nowhere_is_refused_before_anything_runs() {
         }
     }
     let mut fcfs = scheduler("fcfs", &machine);
-    let error = replay(&jobs, &durations(&jobs), &machine, fcfs.as_mut(), &mut Never).unwrap_err();
+    let error = run_by_duration(&jobs, &durations(&jobs), &machine, fcfs.as_mut(), &mut Never).unwrap_err();
     let no_room = ClusterError::NoRoom { job: JobId(1), gpus: 9, locality: Locality::Anywhere };
-    assert_eq!(error, ReplayError::Cluster(no_room));
+    assert_eq!(error, RunError::Cluster(no_room));
 }
 
 /// A scheduler of somebody's own, with a fault.
@@ -230,8 +230,8 @@ fn decisions_that_make_no_sense_are_told() {
         }
     }
     for (decisions, message) in cases {
-        let error =
-            replay(&jobs, &durations(&jobs), &machine, &mut Faulty(decisions), &mut Nothing).unwrap_err();
+        let error = run_by_duration(&jobs, &durations(&jobs), &machine, &mut Faulty(decisions), &mut Nothing)
+            .unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
 }

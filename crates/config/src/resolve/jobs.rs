@@ -11,7 +11,7 @@ use windtunnel_plan::origin::Origin;
 
 use super::context::Context;
 use super::work::build;
-use super::{elastic, operations, policies};
+use super::{elastic, policies, upkeep};
 use crate::schema::{CalendarSpan, Job};
 
 /// Builds a job.
@@ -37,7 +37,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let (mut loading, mut load) = (None, None);
     if let Some(data) = &job.data {
         let (alone, hosts) =
-            operations::loading(data, context.storage, &context.fabric.topology, ranks as u32, place)?;
+            upkeep::loading(data, context.storage, &context.fabric.topology, ranks as u32, place)?;
         loading = Some(alone);
         load = context
             .storage
@@ -46,10 +46,10 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     }
     let region = job.data.as_ref().and_then(|data| data.region);
     let cluster = &context.scenario.cluster;
-    let life = operations::life(job.checkpoint.as_ref(), job.restart, loading, region, cluster, place)?;
+    let life = upkeep::life(job.checkpoint.as_ref(), job.restart, loading, region, cluster, place)?;
     let (elastic, resized) = elastic::sizes(job, ranks as u32, load.as_ref(), context, evidence)?;
     if let Some(duration) = job.duration {
-        operations::check_length(
+        upkeep::check_length(
             duration.0.ns_ceil(),
             job.iterations,
             ranks as u32,

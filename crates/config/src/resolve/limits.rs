@@ -4,7 +4,7 @@
 use windtunnel_fabric::packet::too_long;
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
 use windtunnel_plan::error::InputError;
-use windtunnel_plan::network::NetworkPlan;
+use windtunnel_plan::network_plan::NetworkPlan;
 use windtunnel_topology::Topology;
 use windtunnel_workload::OpKind;
 

@@ -18,7 +18,6 @@ pub mod model;
 mod names;
 mod nccl;
 pub mod network;
-pub mod operations;
 mod policies;
 pub mod reduce;
 mod routes;
@@ -26,6 +25,7 @@ pub mod source;
 pub mod sources;
 pub mod storage;
 mod told;
+pub mod upkeep;
 mod variation;
 mod work;
 
@@ -147,7 +147,7 @@ pub fn resolve(
     reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
     let troubles = impair::troubles(&scenario, &fabric, source, base, &mut evidence)?;
-    let operations = operations::operations(&scenario, &fabric, bare, source, base, &mut evidence)?;
+    let upkeep = upkeep::upkeep(&scenario, &fabric, bare, source, base, &mut evidence)?;
     network::meet(&mut network, &scenario, &fabric, &troubles, source, &mut evidence)?;
     if scenario.fidelity == Fidelity::Packet {
         let warnings = marks::tell(&scenario.network, &marks, &mut evidence);
@@ -205,7 +205,7 @@ pub fn resolve(
         speeds: variation.speeds.into_iter().map(speed).collect(),
         slow_nics: variation.nics.iter().map(|rule| rule.host).collect(),
         troubles,
-        operations,
+        upkeep,
         storage_hosts: storage.map_or_else(Vec::new, |storage| storage.hosts),
         slow_links,
         results: ResultsPlan {

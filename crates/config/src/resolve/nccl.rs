@@ -14,7 +14,7 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
 use windtunnel_workload::collectives::dispatcher;
 use windtunnel_workload::collectives::nccl::{
-    Architecture, Constants, Hardware, Library, Machine, Operation, Rule, Settings,
+    Architecture, Constants, Function, Hardware, Library, Machine, Rule, Settings,
 };
 use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form};
 use windtunnel_workload::program::{Dimension, OpKind};
@@ -456,7 +456,7 @@ struct RuleFile {
     #[serde(default)]
     bytes: Option<(Option<Size>, Option<Size>)>,
     #[serde(default)]
-    operations: Vec<Operation>,
+    operations: Vec<Function>,
     #[serde(default)]
     channels: Option<u32>,
 }
@@ -480,7 +480,7 @@ impl RuleFile {
             hosts: counts(self.hosts),
             ranks: counts(self.ranks),
             bytes: (bytes(least, 0), bytes(most, u64::MAX)),
-            operations: self.operations.clone(),
+            functions: self.operations.clone(),
             settings,
         })
     }

@@ -15,7 +15,7 @@ use windtunnel_plan::stream::JobStream;
 
 use super::context::Context;
 use super::names::find;
-use super::{elastic, operations, policies};
+use super::{elastic, policies, upkeep};
 use crate::schema::job_source::{EstimatesName, RunningName};
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
 use crate::{load, sheets};
@@ -80,7 +80,7 @@ pub fn stream(
     let placement = policies::placement(&source.placement, place)?;
     let region = source.data.as_ref().and_then(|data| data.region);
     let life =
-        operations::life(source.checkpoint.as_ref(), source.restart, None, region, &scenario.cluster, place)?;
+        upkeep::life(source.checkpoint.as_ref(), source.restart, None, region, &scenario.cluster, place)?;
     if let Some(Checkpoint { every: Every::Iterations(_), .. }) = life.checkpoint {
         let message = "jobs of a log have no iterations";
         return Err(InputError::new(at("checkpoint.iterations"), message).hint("`every: 30 min` is a time"));
@@ -175,7 +175,7 @@ fn lives(
         let loading = match &source.data {
             Some(data) => {
                 let topology = &context.fabric.topology;
-                operations::loading(data, context.storage, topology, gpus, context.place)?.0
+                upkeep::loading(data, context.storage, topology, gpus, context.place)?.0
             }
             None => life.loading,
         };

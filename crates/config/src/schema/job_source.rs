@@ -10,8 +10,8 @@ use windtunnel_cluster::placement::{BuiltIn, Locality};
 
 use super::jobs::{Job, Parallelism, WorkloadSource, anywhere, packed};
 use super::name::Name;
-use super::operations::{CheckpointRule, DataRule, ElasticShares};
 use super::quantity::Duration;
+use super::upkeep::{CheckpointRule, DataRule, ElasticShares};
 
 /// The jobs of a scenario.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use windtunnel_workload::generate::Axis;
 use windtunnel_workload::schedules::ScheduleName;
 
 use super::name::Name;
-use super::operations::{CheckpointRule, DataRule, ElasticRule};
 use super::quantity::{CalendarSpan, Duration, Size};
+use super::upkeep::{CheckpointRule, DataRule, ElasticRule};
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

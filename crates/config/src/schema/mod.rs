@@ -3,18 +3,19 @@
 //!
 //! Nothing here is checked beyond types and units; [`crate::resolve()`] turns a [`Scenario`] into a plan.
 
+pub mod explore;
 pub mod impairments;
 pub mod job_source;
 pub mod jobs;
 mod load_balancer;
 mod name;
-pub mod operations;
 pub mod quantity;
 pub mod queues;
 mod recovery;
 mod reduction;
 pub mod topology;
 mod transport;
+pub mod upkeep;
 
 use std::collections::BTreeMap;
 
@@ -28,10 +29,6 @@ pub use jobs::{
 };
 pub use load_balancer::{EcmpKeys, LoadBalancer};
 pub use name::Name;
-pub use operations::{
-    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
-    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
-};
 pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
 pub use queues::{ClassColors, ColorProfile, ColorProfiles, DropProfile, Meter, Pfc, Queue, Trimming};
 pub use recovery::{RecoveryKeys, SelectiveKeys};
@@ -41,6 +38,10 @@ use serde::Deserialize;
 pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
+};
+pub use upkeep::{
+    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
+    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;
@@ -87,6 +88,8 @@ pub struct Scenario {
     /// Which tables are written.
     #[serde(default)]
     pub results: Results,
+    /// What `windtunnel explore` searches.
+    pub explore: Option<explore::Explore>,
 }
 
 /// What carries out collectives whose algorithm is left open.

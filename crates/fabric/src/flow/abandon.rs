@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashSet;
 
-use super::network::FlowNetwork;
+use super::flow_network::FlowNetwork;
 use super::transfer::{Subject, slot_of};
 use crate::model::Arrival;
 

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use windtunnel_kernel::Time;
 use windtunnel_topology::{LinkId, Topology};
 
+use super::flow_network::FlowNetwork;
 use super::instant::Instant;
-use super::network::FlowNetwork;
 use super::transfer::slot_of;
 use crate::packet::{FabricPart, Impairments, PartState, links_of};
 use crate::reroute::lock;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span};
 use windtunnel_topology::PathClass;
 
-use super::network::FlowNetwork;
+use super::flow_network::FlowNetwork;
 use super::settings::FlowSettings;
 use crate::model::CoupledId;
 use crate::reduction::Tree;

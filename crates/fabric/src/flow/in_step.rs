@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{EndpointId, Span};
 use windtunnel_topology::PathClass;
 
+use super::flow_network::FlowNetwork;
 use super::groups::{Group, Part, SAME_SHARE, Way};
-use super::network::FlowNetwork;
 use crate::model::InStep;
 
 impl FlowNetwork {

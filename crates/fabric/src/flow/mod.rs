@@ -17,11 +17,11 @@
 
 mod abandon;
 mod change;
+mod flow_network;
 mod groups;
 mod heap;
 mod in_step;
 mod instant;
-mod network;
 mod observe;
 mod settings;
 mod simulate;
@@ -29,8 +29,8 @@ mod solve;
 mod system;
 mod transfer;
 
+pub use flow_network::FlowNetwork;
 pub use instant::Instant;
-pub use network::FlowNetwork;
 pub use observe::{BINS, LinkMeter};
 pub use settings::{FlowNetworkError, FlowSettings};
 pub use simulate::{SimulateError, simulate_flows};

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{PathClass, Route};
 
+use super::flow_network::{FlowNetwork, VOLUME_PER_BYTE};
 use super::instant::Instant;
-use super::network::{FlowNetwork, VOLUME_PER_BYTE};
 use super::settings::FlowSettings;
 use crate::account::FlowRecord;
 use crate::model::{Arrival, CoupledId};

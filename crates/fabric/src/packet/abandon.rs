@@ -16,7 +16,7 @@ use windtunnel_kernel::Time;
 use super::engine::Engine;
 use super::engines::Engines;
 use super::handles::QueuePair;
-use super::network::{BACKGROUND, NOBODY, PacketNetwork};
+use super::packet_network::{BACKGROUND, NOBODY, PacketNetwork};
 use super::reduce::Front;
 use super::transport::Transport;
 use crate::model::Arrival;

@@ -8,7 +8,7 @@ use windtunnel_topology::Topology;
 
 use super::error::PacketError;
 use super::model::NetworkOf;
-use super::network::PacketNetworkError;
+use super::packet_network::PacketNetworkError;
 use super::settings::PacketSettings;
 use super::transport::{
     Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,

@@ -49,11 +49,11 @@ mod memory;
 mod message;
 mod meter;
 mod model;
-mod network;
 mod nic;
 mod nic_port;
 mod opening;
 mod overdue;
+mod packet_network;
 mod packets;
 mod pairs;
 mod pauses;
@@ -99,7 +99,7 @@ pub(crate) use impair::links_of;
 pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share};
 pub use marks::{EcnSettings, MarkAt};
 pub use model::NetworkOf;
-pub use network::{PacketNetwork, PacketNetworkError, too_long};
+pub use packet_network::{PacketNetwork, PacketNetworkError, too_long};
 pub use queue_settings::{
     Color, ColorProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,
     Shaper, Xoff, Xon,

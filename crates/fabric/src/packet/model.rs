@@ -8,7 +8,7 @@ use std::sync::Arc;
 use windtunnel_topology::Topology;
 
 use super::error::PacketError;
-use super::network::{PacketNetwork, PacketNetworkError};
+use super::packet_network::{PacketNetwork, PacketNetworkError};
 use super::settings::PacketSettings;
 use super::transport;
 use crate::model::Network;

@@ -7,7 +7,8 @@ use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::{Arrival, InStep, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, RandomStream, Span, Time};
 use windtunnel_topology::{
-    ClosSpec, HostSpec, LinkId, LoadBalancer, ScaleUpSpec, Tier, Topology, TopologySpec,
+    CableSpec, ClosSpec, Dimension, DirectSpec, HostSpec, LinkId, LoadBalancer, ScaleUpSpec, Tier, Topology,
+    TopologySpec, TorusRouting, TorusSpec,
 };
 
 /// A drawn fabric with a drawn exchange on it.
@@ -121,4 +122,34 @@ fn one_flow_ends_with_its_messages() {
         shared += u64::from(by_nic);
     }
     assert!(merged > 100 && refused > 100 && shared > 10, "{merged} {refused} {shared}");
+}
+
+/// Three neighbours on a ring of five hosts, whose cables are as fast as their NICs: the middle one has one hop to each, the others two
+/// to each other. Two messages cross every cable, so all have one rate, and the middle one has all a hop's latency sooner.
+#[test]
+fn members_in_the_middle_have_all_sooner() {
+    let network = || {
+        let rate = BitRate::from_gbps(400);
+        let cable = CableSpec { length_mm: 1_000_000, ..CableSpec::new(rate) };
+        let spec = TopologySpec::Torus(TorusSpec {
+            direct: DirectSpec::new(rate),
+            dimensions: vec![Dimension { size: 5, wrap: true, links: 1, cable }],
+            routing: TorusRouting::DimensionOrder,
+        });
+        let settings = FlowSettings { balancer: LoadBalancer::Ecmp, ..crate::common::jumbo_flows() };
+        FlowNetwork::with_rates(Arc::new(Topology::new(&spec).expect("a ring")), settings, &[])
+            .expect("rates")
+    };
+    let members: Vec<EndpointId> = (0..3).map(EndpointId).collect();
+    let InStep { spread, .. } = network().prepare_in_step(&members, 1).expect("one rate");
+    let mut by_message = network();
+    for (id, (from, to)) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)].into_iter().enumerate() {
+        by_message.depart(Time::ZERO, networks::message(id as u32, from, to, 1_000_000));
+    }
+    let mut ends = arrivals(&mut by_message);
+    ends.sort_unstable_by_key(|&(at, _)| at);
+    let hop = ends[5].0 - ends[3].0;
+    // 1 km of fibre takes 5 us; the two messages of two hops are the last.
+    assert!(hop > Span::from_us(4) && ends[4].0 == ends[5].0, "{ends:?}");
+    assert!(spread.ps().abs_diff(hop.ps()) <= 4, "{spread:?} for {hop:?}");
 }

@@ -6,15 +6,16 @@
 //! A pop takes the end of the current bucket.
 //!
 //! **What goes wrong with calendars, and what is done.**
-//! - *Events far ahead* (time-outs) would be met at every turn of the ring: they wait in a heap until they are less than
-//!   a turn away.
+//! - *Events far ahead* (time-outs) would be met at every turn of the ring: they wait in a heap until their bucket's turn
+//!   comes.
 //! - *Bursts* of one instant all lie in one bucket. It is sorted once; what is pushed into it meanwhile goes to its place
 //!   if this is near the front, and else to a second heap, never through a long shift. So the worst load costs what the
 //!   heap costs, and a sort.
-//! - *Empty stretches* are skipped by a bitmap, 64 buckets a step; beyond a turn of the ring the earliest event is sought.
+//! - *Empty stretches* are skipped by a bitmap, 64 buckets a step.
 //! - *A look ahead* ([`CalendarQueue::peek`]) moves the current bucket to the next event, and mail may come before it.
 //!   Then the few events of that bucket are put back and the cursor goes back. A list may therefore hold events of
-//!   several turns; those of another turn are left in it.
+//!   several turns. Those of another turn are left in it, but not for ever: once as many were passed as there are events
+//!   in lists, all that are a turn away or more go to the heap. So an event is passed a bounded number of times.
 //!
 //! **Width and number of buckets** follow the load: after as many pops as events are pending (1024 at least), the width
 //! is made [`FILL`] times the mean time between pops, and there are two to four buckets per event pending. Both are a
@@ -74,8 +75,10 @@ pub struct CalendarQueue<T, K = EventKey> {
     free: u32,
     /// Nodes in buckets.
     filed: usize,
-    /// Events a turn of the ring away, or more.
+    /// Events that were a turn of the ring away, or more, when they came.
     far: EventQueue<T, K>,
+    /// Events of other turns that were passed since lists were last cleared of them.
+    passed: usize,
     /// Time of the last pop.
     now: Time,
     /// Pops and time since the last look at the width.
@@ -98,6 +101,7 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
             free: NONE,
             filed: 0,
             far: EventQueue::new(),
+            passed: 0,
             now: Time::ZERO,
             pops: 0,
             since: Time::ZERO,
@@ -173,12 +177,6 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         key.time().ps() >> self.shift
     }
 
-    /// Whether an event is less than a turn of the ring away.
-    #[inline]
-    fn near(&self, key: K) -> bool {
-        self.number(key).saturating_sub(self.cursor) < self.heads.len() as u64
-    }
-
     #[inline]
     fn slot(&self, number: u64) -> usize {
         number as usize & (self.heads.len() - 1)
@@ -244,21 +242,64 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
 
     /// Makes the next bucket that has events the current one; whether there is one.
     fn advance(&mut self) -> bool {
-        if self.filed > 0 {
-            let buckets = self.heads.len() as u64;
-            let mut number = self.cursor;
-            while let Some(next) = self.next_occupied(number, self.cursor.saturating_add(buckets)) {
-                if self.activate(next) {
-                    return true;
+        if self.passed > self.filed {
+            self.clear_lists();
+        }
+        let far = self.far.peek().map_or(u64::MAX, |key| self.number(key));
+        let end = self.cursor.saturating_add(self.heads.len() as u64);
+        let mut number = self.cursor;
+        while self.filed > 0
+            && let Some(next) = self.next_occupied(number, end.min(far.saturating_add(1)))
+        {
+            if self.activate(next, far) {
+                return true;
+            }
+            number = next;
+        }
+        if far >= end && self.filed > 0 {
+            // What is left in lists is of other turns.
+            self.clear_lists();
+        }
+        let Some(far) = self.far.peek().map(|key| self.number(key)) else { return false };
+        self.activate(far, far)
+    }
+
+    /// Moves what is a turn of the ring away or more from the lists to the heap.
+    #[cold]
+    fn clear_lists(&mut self) {
+        self.passed = 0;
+        let (shift, buckets) = (self.shift, self.heads.len() as u64);
+        for word in 0..self.occupied.len() {
+            let mut left = self.occupied[word];
+            while left != 0 {
+                let slot = word * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let (mut place, mut kept) = (self.heads[slot], NONE);
+                while let Some(node) = self.nodes.get_mut(place as usize) {
+                    let next = node.next;
+                    if (node.key.time().ps() >> shift).saturating_sub(self.cursor) < buckets {
+                        node.next = kept;
+                        kept = place;
+                    } else {
+                        self.far.push(node.key, node.event);
+                        node.next = self.free;
+                        self.free = place;
+                        self.filed -= 1;
+                    }
+                    place = next;
                 }
-                number = next;
+                self.keep(slot, kept);
             }
         }
-        // Nothing within a turn of the ring: go to the earliest event directly.
-        let far = self.far.peek().map(|key| self.number(key));
-        let filed = if self.filed > 0 { self.earliest_filed() } else { None };
-        let Some(number) = far.into_iter().chain(filed).min() else { return false };
-        self.activate(number)
+    }
+
+    /// Leaves the list that begins with `kept` in a bucket.
+    #[inline]
+    fn keep(&mut self, slot: usize, kept: u32) {
+        self.heads[slot] = kept;
+        if kept == NONE {
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+        }
     }
 
     /// The first bucket with nodes after `number` and before `end`, less than a turn of the ring away.
@@ -276,23 +317,9 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         None
     }
 
-    /// Number of the earliest bucket of any turn.
-    #[cold]
-    fn earliest_filed(&self) -> Option<u64> {
-        let mut earliest = None;
-        for &head in &self.heads {
-            let mut place = head;
-            while let Some(node) = self.nodes.get(place as usize) {
-                let number = self.number(node.key);
-                earliest = Some(earliest.map_or(number, |least: u64| least.min(number)));
-                place = node.next;
-            }
-        }
-        earliest
-    }
-
-    /// Makes bucket `number` the current one; whether it has events of this turn of the ring.
-    fn activate(&mut self, number: u64) -> bool {
+    /// Makes bucket `number` the current one, with the events of the heap if those of bucket `far` are the first there;
+    /// whether it has events of this turn of the ring.
+    fn activate(&mut self, number: u64, far: u64) -> bool {
         let slot = self.slot(number);
         let mut place = self.heads[slot];
         let mut kept = NONE;
@@ -306,21 +333,20 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
             } else {
                 node.next = kept;
                 kept = place;
+                self.passed += 1;
             }
             place = next;
         }
-        self.heads[slot] = kept;
-        if kept == NONE {
-            self.occupied[slot / 64] &= !(1 << (slot % 64));
+        self.keep(slot, kept);
+        if far == number {
+            while self.far.peek().is_some_and(|key| self.number(key) == number) {
+                self.current.extend(self.far.pop());
+            }
         }
-        let far = self.far.peek().is_some_and(|key| self.number(key) == number);
-        if self.current.is_empty() && !far {
+        if self.current.is_empty() {
             return false;
         }
         self.cursor = number;
-        if !self.far.is_empty() {
-            self.fetch();
-        }
         // Latest first. A bucket holds a few events.
         if self.current.len() > 1 {
             self.current.sort_unstable_by(|a, b| {
@@ -328,20 +354,6 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
             });
         }
         true
-    }
-
-    /// Files the far events that are less than a turn of the ring away now.
-    fn fetch(&mut self) {
-        while let Some(key) = self.far.peek().filter(|&key| self.near(key)) {
-            if let Some((_, event)) = self.far.pop() {
-                let number = self.number(key);
-                if number <= self.cursor {
-                    self.current.push((key, event));
-                } else {
-                    self.file(number, key, event);
-                }
-            }
-        }
     }
 
     /// Fits width and number of buckets to the pops since the last look and the events pending.
@@ -381,12 +393,14 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         self.occupied = vec![0; buckets / 64];
         self.shift = shift;
         self.cursor = self.now.ps() >> shift;
+        self.passed = 0;
         for (key, event) in items {
             self.push(key, event);
         }
-        while let Some(key) = self.far.peek().filter(|&key| self.near(key)) {
+        // A wider bucket may be the current one of what was far ahead.
+        while let Some(key) = self.far.peek().filter(|&key| self.number(key) <= self.cursor) {
             if let Some((_, event)) = self.far.pop() {
-                self.push(key, event);
+                self.push_current(self.cursor, key, event);
             }
         }
     }
@@ -453,6 +467,30 @@ mod tests {
         fn a_calendar_pops_what_the_heap_pops(calls in calls()) {
             agree(calls)?;
         }
+    }
+
+    /// A look ahead at time-outs, which then lie behind what comes before them: however many there are, no event is passed more
+    /// than a few times.
+    #[test]
+    fn what_lies_behind_is_not_met_again_and_again() {
+        let mut calendar = CalendarQueue::new();
+        let key = |ps: u64, count| EventKey { time: Time::from_ps(ps), count, ..EventKey::default() };
+        let (timers, ms) = (10_000, 1_000_000_000);
+        calendar.push(key(ms, 0), 0);
+        // The look goes to the first of them, and the others are filed around it.
+        calendar.peek();
+        (1..timers).for_each(|i| calendar.push(key(ms + i * 10_000, i), i));
+        let mut passed = 0;
+        for i in 0..20_000 {
+            calendar.push(key(i * 1_000, timers + i), timers + i);
+            let before = calendar.passed;
+            assert_eq!(calendar.pop(), Some((key(i * 1_000, timers + i), timers + i)));
+            passed += calendar.passed.saturating_sub(before);
+            calendar.peek();
+        }
+        assert!(passed < 40_000, "{passed}");
+        (0..timers).for_each(|i| assert_eq!(calendar.pop(), Some((key(ms + i * 10_000, i), i))));
+        assert_eq!(calendar.pop(), None);
     }
 
     /// Long enough for the width to follow the load from microseconds to nanoseconds and back.

@@ -19,7 +19,7 @@ use windtunnel_kernel::CalendarTime;
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_plan::jobs::Work;
-use windtunnel_plan::network::BackendPlan;
+use windtunnel_plan::network_plan::BackendPlan;
 use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer};
 use windtunnel_workload::{OpKind, Workload};

@@ -6,9 +6,7 @@ use serde_json::json;
 use windtunnel_plan::error::InputError;
 use windtunnel_workload::collectives::dispatcher::Routing;
 use windtunnel_workload::collectives::mpi;
-use windtunnel_workload::collectives::nccl::{
-    Communicator, Constants, Hardware, Layout, Operation, Settings,
-};
+use windtunnel_workload::collectives::nccl::{Communicator, Constants, Function, Hardware, Layout, Settings};
 
 use super::Failure;
 
@@ -28,7 +26,7 @@ struct Question {
     hardware: usize,
     settings: usize,
     layout: Layout,
-    operation: Operation,
+    operation: Function,
     bytes: u64,
     /// Tokens to experts by a dispatcher, in place of NCCL's all-to-all.
     #[serde(default)]

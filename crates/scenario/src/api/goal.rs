@@ -215,7 +215,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
         placement: (0..endpoints).map(EndpointId).collect(),
         own: endpoints as usize,
         iterations: 1,
-        replayed: 0,
+        redone: 0,
         awaited: true,
         start: Time::ZERO,
         done_before: 0,

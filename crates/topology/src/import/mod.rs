@@ -12,6 +12,7 @@
 mod astra;
 mod attributes;
 mod edge_list;
+mod format;
 mod graphml;
 mod htsim;
 mod infiniband;
@@ -21,24 +22,9 @@ mod ns3;
 mod slurm;
 mod text;
 
+pub use self::format::Format;
 use crate::graph::{Defaults, GraphError, GraphProblem, GraphSpec, Place};
 use crate::spec::ClosSpec;
-
-windtunnel_kernel::named! {
-    /// A format that can be read.
-    #[derive(PartialOrd, Ord, Hash)]
-    pub enum Format: "graph format" {
-        EdgeList = "edge-list", "CSV with a header: `src,dst,rate,latency`, …";
-        GraphMl = "graphml", "GraphML, as networkx writes it";
-        NodeLink = "node-link", "node-link JSON, as networkx writes it";
-        Htsim = "htsim", "the `.topo` file of htsim";
-        Ns3 = "ns3", "`topology.txt` of ns-3's HPCC and SimAI forks";
-        AstraSim = "astra-sim", "the network description of ASTRA-sim's analytical backends";
-        Slurm = "slurm", "Slurm's `topology.conf`";
-        InfiniBand = "infiniband", "what `ibnetdiscover` prints";
-        Locations = "locations", "CSV with a row per host that names its switches, tier by tier (Alibaba's production traces)";
-    }
-}
 
 /// What a file held.
 #[derive(Clone, Debug, PartialEq)]

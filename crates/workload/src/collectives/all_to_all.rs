@@ -53,6 +53,18 @@ impl Sizes<'_> {
     }
 }
 
+impl Plan {
+    /// What each member of an all-to-all has for each other.
+    pub(super) fn sizes(&self) -> Sizes<'_> {
+        match self.matrix() {
+            Some(matrix) if self.kind() == CollectiveKind::AllToAllV => {
+                Sizes::Matrix { matrix, n: self.members() }
+            }
+            _ => Sizes::Equal { bytes: self.bytes(), n: self.members() },
+        }
+    }
+}
+
 /// Direct exchange, round r of n − 1: to index + r + 1, from index − r − 1.
 pub(super) fn direct(sizes: Sizes<'_>, index: u32, round: u32, out: &mut Round) {
     let n = sizes.n();

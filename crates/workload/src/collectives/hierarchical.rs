@@ -11,9 +11,8 @@
 
 use windtunnel_kernel::registry::Entry;
 
-use super::in_network::Meeting;
 use super::method::{Arrangement, Method, Rings};
-use super::parts::{Part, Round, Sink};
+use super::parts::{Meeting, Part, Round, Sink};
 use super::plan::{CoupledShape, Plan};
 use super::traffic::Traffic;
 use super::{Algorithm, CollectiveKind, SizeRule, all_to_all, recursive, ring};
@@ -117,6 +116,24 @@ impl Levels {
             (Task::AllReduce, _) if round >= n - 1 => ring::all_gather(n, domain, round - (n - 1), sink),
             (Task::AllReduce | Task::ReduceScatter, _) => ring::reduce_scatter(n, domain, round, sink),
             (Task::AllGather, _) => ring::all_gather(n, domain, round, sink),
+        }
+    }
+}
+
+impl Plan {
+    /// Its two levels.
+    pub(super) fn levels(&self) -> Levels {
+        let task = match self.kind() {
+            CollectiveKind::AllGather => Task::AllGather,
+            CollectiveKind::ReduceScatter => Task::ReduceScatter,
+            _ => Task::AllReduce,
+        };
+        Levels {
+            task,
+            inner: self.domain(),
+            outer: self.members() / self.domain(),
+            between: self.between(),
+            by_rings: self.goes_by_rings(),
         }
     }
 }

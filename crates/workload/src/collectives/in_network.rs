@@ -15,38 +15,13 @@
 use windtunnel_kernel::registry::Entry;
 
 use super::method::{Arrangement, Method, Rings};
-use super::parts::{Part, Round, Sink};
+use super::parts::{Meeting, Part, Round, Sink};
 use super::plan::{CoupledShape, Plan};
 use super::traffic::Traffic;
 use super::{Algorithm, CollectiveKind};
 
-/// What some members do together in place of a round's messages: a reduction by switches, or all steps of a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Meeting {
-    /// Its members by index in the group: `first`, then every `stride`-th, `count` of them.
-    pub first: u32,
-    /// See `first`.
-    pub stride: u32,
-    /// See `first`.
-    pub count: u32,
-    /// What a member's link carries each way.
-    pub bytes: u64,
-    /// Dependent steps, each of which costs the latency once.
-    pub steps: u32,
-    /// Whether it loads the links of a ring from each member to the next, as a scale-up domain's switch that sums loads its members'
-    /// links; else the switches of the fabric sum.
-    pub ring: bool,
-}
-
-impl Meeting {
-    /// Its members by index in the group.
-    pub fn members(self) -> impl Iterator<Item = u32> {
-        (0..self.count).map(move |number| self.first + number * self.stride)
-    }
-}
-
 /// The meeting of member `index` in the round in which its domain of `inner` meets others, and what of the vector it is about.
-pub(super) fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, Part) {
+fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, Part) {
     let all = Meeting { first: 0, stride: 1, count: n, bytes, steps: 1, ring: false };
     if inner >= n {
         let bytes = bytes + bytes.div_ceil(u64::from(n));
@@ -60,6 +35,16 @@ pub(super) fn meeting(n: u32, inner: u32, bytes: u64, index: u32) -> (Meeting, P
     let meeting =
         Meeting { first: local, stride: inner, count: n / inner, bytes: column.bytes(bytes), ..all };
     (meeting, column)
+}
+
+impl Plan {
+    /// What `index` does together with others in round `round`, with the part of the vector that it is about.
+    pub(super) fn meeting_of(&self, index: u32, round: u32) -> Option<(Meeting, Part)> {
+        if self.has_levels() && round != self.domain() - 1 {
+            return None;
+        }
+        Some(meeting(self.members(), self.domain(), self.bytes(), index))
+    }
 }
 
 /// Switches sum.

@@ -46,6 +46,31 @@ impl Round {
     }
 }
 
+/// What some members do together in place of a round's messages: a reduction by switches, or all steps of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Meeting {
+    /// Its members by index in the group: `first`, then every `stride`-th, `count` of them.
+    pub first: u32,
+    /// See `first`.
+    pub stride: u32,
+    /// See `first`.
+    pub count: u32,
+    /// What a member's link carries each way.
+    pub bytes: u64,
+    /// Dependent steps, each of which costs the latency once.
+    pub steps: u32,
+    /// Whether it loads the links of a ring from each member to the next, as a scale-up domain's switch that sums loads its members'
+    /// links; else the switches of the fabric sum.
+    pub ring: bool,
+}
+
+impl Meeting {
+    /// Its members by index in the group.
+    pub fn members(self) -> impl Iterator<Item = u32> {
+        (0..self.count).map(move |number| self.first + number * self.stride)
+    }
+}
+
 fn add(messages: &mut SmallVec<[(u32, u64); 4]>, peer: u32, bytes: u64) {
     match messages.last_mut() {
         Some((known, sum)) if *known == peer => *sum += bytes,

@@ -1,6 +1,8 @@
 //! Every algorithm against a slow executor that follows which contributions each member holds, and against the closed
 //! forms of rounds and bytes.
 
+use windtunnel_kernel::Bytes;
+
 use super::parts::{Part, Sink, log2_ceil, share};
 use super::*;
 use Algorithm as A;

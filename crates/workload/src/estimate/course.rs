@@ -299,6 +299,30 @@ impl Course {
         }
         scratch.slots.clear();
         scratch.slots.resize(self.slots, ZERO);
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            #[expect(
+                unsafe_code,
+                reason = "the processor has just been asked whether it has these instructions"
+            )]
+            // SAFETY: `avx2` is there.
+            unsafe {
+                self.walk_wide(sheet, scratch);
+            }
+            return;
+        }
+        self.walk(sheet, scratch);
+    }
+
+    /// [`Self::walk`] with four times to a register: the same sums and maxima, so the same times.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn walk_wide(&self, sheet: &Sheet, scratch: &mut Scratch) {
+        self.walk(sheet, scratch);
+    }
+
+    #[inline(always)]
+    fn walk(&self, sheet: &Sheet, scratch: &mut Scratch) {
         let Scratch { clock, reduced, completed, free, slots } = scratch;
         for step in &self.steps {
             let rank = usize::from(step.rank);
@@ -333,7 +357,7 @@ impl Course {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn later(a: Lane, b: Lane) -> Lane {
     let mut out = ZERO;
     for lane in 0..LANES {
@@ -342,7 +366,7 @@ fn later(a: Lane, b: Lane) -> Lane {
     out
 }
 
-#[inline]
+#[inline(always)]
 fn sum(a: Lane, b: Lane) -> Lane {
     let mut out = ZERO;
     for lane in 0..LANES {

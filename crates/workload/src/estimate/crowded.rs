@@ -11,8 +11,9 @@
 use std::collections::BinaryHeap;
 
 use super::course::{Ends, Gathering, REDUCES, Reducing, marks};
-use super::fluid::{At, Exchanges, Leaving, Of, Part, Shares};
+use super::fluid::{At, Exchanges, Leaving, Part};
 use super::pass::{Point, StagePrice};
+use super::shares::{Of, Shares};
 use crate::schedules::Schedule;
 
 /// What is followed.
@@ -39,6 +40,7 @@ enum On {
     Gather { rank: u32, number: u32 },
     Reduce { rank: u32, across: Part },
     Message { rank: u32, place: u32 },
+    Inside { rank: u32, number: u32 },
 }
 
 /// What a rank waits for.
@@ -48,6 +50,7 @@ enum Wait {
     Clock,
     Gather(u32),
     Input(u32),
+    Inside(u32),
 }
 
 /// Where a gather is read: chunk, kind of pass, point in it.
@@ -69,6 +72,14 @@ struct Rank {
     entered: usize,
     issued: usize,
     open: Vec<u8>,
+    /// Whether each exchange of the pass has ended.
+    inside: Vec<bool>,
+    /// Ends of the host's last launch, and of the last of this pass.
+    host: f64,
+    launched: f64,
+    /// The point of the last launch, and when it began.
+    made: usize,
+    begun: f64,
 }
 
 struct Walk<'a> {
@@ -136,6 +147,11 @@ impl<'a> Crowded<'a> {
             gathers,
             entered: 0,
             issued: 0,
+            inside: Vec::new(),
+            host: 0.0,
+            launched: 0.0,
+            made: usize::MAX,
+            begun: 0.0,
         }
     }
 }
@@ -186,6 +202,13 @@ impl Walk<'_> {
                     self.exchanges.push(Of::Across, rank, across, last);
                 }
             }
+            On::Inside { rank, number } => {
+                let known = &mut self.ranks[rank as usize];
+                known.inside[number as usize] = true;
+                if known.wait == Wait::Inside(number) {
+                    self.go_on(rank);
+                }
+            }
             On::Message { rank, place } => {
                 self.arrived[place as usize] = true;
                 if self.ranks[rank as usize].wait == Wait::Input(place) {
@@ -229,6 +252,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Lets `rank` go on at `time`.
+    fn wake(&mut self, rank: u32, time: f64) {
+        self.ranks[rank as usize].wait = Wait::Clock;
+        self.clock.push(At { time, order: self.booked, what: rank });
+        self.booked += 1;
+    }
+
     /// Takes `rank` through its passes until it waits.
     fn go_on(&mut self, rank: u32) {
         let schedule = self.of.schedule;
@@ -258,15 +288,49 @@ impl Walk<'_> {
                     }
                 }
             }
-            let known = &mut self.ranks[rank as usize];
-            if !known.reached && after > 0.0 {
-                known.wait = Wait::Clock;
-                self.clock.push(At { time: self.now + after, order: self.booked, what: rank });
-                self.booked += 1;
+            if !self.ranks[rank as usize].reached && after > 0.0 {
+                self.wake(rank, self.now + after);
                 return;
+            }
+            let known = &mut self.ranks[rank as usize];
+            if known.point == 0 && !known.reached {
+                let asked = self.of.price(rank, action.chunk).asked[action.kind as usize];
+                known.inside.clear();
+                known.inside.resize(asked as usize, false);
+                known.launched = 0.0;
             }
             known.reached = true;
             match point {
+                Point::Ask { of, part, number } => {
+                    if part.alone() > 0.0 {
+                        self.exchanges.push(of, rank, part, On::Inside { rank, number });
+                    } else {
+                        known.inside[number as usize] = true;
+                    }
+                }
+                Point::Await(number) if !known.inside[number as usize] => {
+                    known.wait = Wait::Inside(number);
+                    return;
+                }
+                Point::Launch { span, gated } => {
+                    // A launch is looked at twice where the pass has to wait for it: it has been made then.
+                    if known.made != known.point {
+                        known.made = known.point;
+                        known.begun = if gated { known.host.max(self.now) } else { known.host };
+                        known.host = known.begun + span;
+                        known.launched = known.host;
+                    }
+                    let begun = known.begun;
+                    if begun > self.now {
+                        self.wake(rank, begun);
+                        return;
+                    }
+                }
+                Point::End if known.launched > self.now => {
+                    let end = known.launched;
+                    self.wake(rank, end);
+                    return;
+                }
                 Point::Enter(_) if gathers => {
                     let number = known.entered;
                     self.gather(rank, number + self.of.prefetch);
@@ -303,6 +367,7 @@ impl Walk<'_> {
             if known.point == points.len() {
                 known.point = 0;
                 known.asked = false;
+                known.made = usize::MAX;
                 known.action += 1;
             }
         }

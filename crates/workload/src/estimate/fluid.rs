@@ -1,20 +1,18 @@
 //! Exchanges that share links over time.
 //!
-//! Exchanges of one kind and pipeline rank, those of all its groups at once, are a *class*. A class that is under way alone goes on at
-//! rate 1; where classes meet on a link, each gets what max-min fairness gives its flows (Bertsekas and Gallager 1992, section 6.5.2),
-//! as the flow model does. Between two instants at which some exchange begins or ends, rates stay; so a walk over these instants
-//! says when each has ended.
+//! Between two instants at which some exchange begins or ends, [rates](super::shares) stay; so a walk over these instants says when
+//! each has ended. An exchange whose class has its links for itself ends at an instant that is known when it begins.
 //!
-//! Invariants: a set of classes under way has one solution, whatever led to it; of one class one exchange at a time is under way, in the
-//! order in which they were asked for. Work and latency are picoseconds.
+//! Invariants: of one class one exchange at a time is under way, in the order in which they were asked for. Work and latency are
+//! picoseconds.
 
-use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+
+use super::shares::{Of, Pool, Rates, Set, Shares};
 
 /// What an exchange takes: `latency` whatever else goes on, and before it `work` on links that it has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,174 +31,6 @@ impl Part {
 
     fn is_nothing(self) -> bool {
         self.latency <= 0.0 && self.work <= 0.0
-    }
-}
-
-/// What a class of exchanges is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Of {
-    /// Parameters and gradients among shards.
-    Shard,
-    /// The same of experts.
-    Expert,
-    /// Between replicas of the shards.
-    Across,
-    /// Messages to the pipeline rank after.
-    Up,
-    /// Messages to the one before.
-    Down,
-}
-
-impl Of {
-    /// All of them, in order.
-    pub const ALL: [Self; 5] = [Self::Shard, Self::Expert, Self::Across, Self::Up, Self::Down];
-
-    /// The number of the class of pipeline rank `rank` of `ranks`.
-    pub const fn class(self, rank: u32, ranks: u32) -> u32 {
-        self as u32 * ranks + rank
-    }
-
-    const fn is_message(self) -> bool {
-        matches!(self, Self::Up | Self::Down)
-    }
-}
-
-/// A class of exchanges as links see it.
-#[derive(Clone, Debug, Default)]
-pub struct Class {
-    /// Picoseconds that a bit takes at rate 1.
-    pub bit: f64,
-    /// Rate of an edge at which max-min fairness counts it as one flow, for each bit a picosecond of the class.
-    pub flow: f64,
-    /// Picoseconds for which each link is busy with a bit; each link once.
-    pub links: Vec<(u32, f64)>,
-}
-
-/// A limit of several classes: how much of it each takes at rate 1.
-type Limit = Vec<(u32, f64)>;
-
-/// Rates of the classes under way, by class.
-type Rates = Rc<[(u32, f64)]>;
-
-/// How classes share links.
-#[derive(Debug)]
-pub struct Shares {
-    ranks: u32,
-    /// By class: what it gets of an equal share, and its rate at most.
-    fair: Vec<(f64, f64)>,
-    limits: Vec<Limit>,
-    crowd: f64,
-    known: RefCell<FxHashMap<SmallVec<[u64; 5]>, Rates>>,
-}
-
-/// A difference that rounding makes.
-const ROUNDED: f64 = 1e-6;
-
-impl Shares {
-    /// Of `classes`, which have the numbers that [`Of::class`] gives them.
-    pub fn new(ranks: u32, classes: &[Class]) -> Self {
-        let mut takes: Vec<(u32, u32, f64)> = Vec::new();
-        let mut fair = Vec::with_capacity(classes.len());
-        for (number, class) in classes.iter().enumerate() {
-            if class.bit <= 0.0 {
-                fair.push((0.0, f64::INFINITY));
-                continue;
-            }
-            let most = class.links.iter().map(|&(_, busy)| busy).fold(0.0, f64::max);
-            fair.push((class.bit * class.flow, class.bit / most.max(f64::MIN_POSITIVE)));
-            takes.extend(class.links.iter().map(|&(link, busy)| (link, number as u32, busy / class.bit)));
-        }
-        takes.sort_unstable_by_key(|&(link, class, _)| (link, class));
-        let data = |class: u32| class / ranks < Of::Up as u32;
-        let mut crowd = 1.0f64;
-        let mut seen: FxHashSet<SmallVec<[(u32, u64); 4]>> = FxHashSet::default();
-        let mut limits: Vec<Limit> = Vec::new();
-        for limit in takes.chunk_by(|a, b| a.0 == b.0).filter(|limit| limit.len() > 1) {
-            let limit: Limit = limit.iter().map(|&(_, class, take)| (class, take)).collect();
-            let whole: f64 = limit.iter().map(|&(class, take)| take * fair[class as usize].1).sum();
-            if whole <= 1.0 + ROUNDED {
-                continue;
-            }
-            // Links with one load are one limit.
-            let rounded = limit.iter().map(|&(class, take)| (class, (take / ROUNDED).round() as u64));
-            if !seen.insert(rounded.collect()) {
-                continue;
-            }
-            let mut of_ranks = vec![0.0f64; ranks as usize];
-            for &(class, take) in limit.iter().filter(|&&(class, _)| data(class)) {
-                let most = &mut of_ranks[(class % ranks) as usize];
-                *most = most.max(take * fair[class as usize].1);
-            }
-            crowd = crowd.max(of_ranks.iter().sum());
-            limits.push(limit);
-        }
-        Self { ranks, fair, limits, crowd, known: RefCell::default() }
-    }
-
-    /// By how much data-parallel exchanges of all pipeline ranks at once are slower than those of one.
-    pub fn crowd(&self) -> f64 {
-        self.crowd
-    }
-
-    /// Rates of the classes `under_way`, a bit for each class.
-    fn rates(&self, under_way: &SmallVec<[u64; 5]>) -> Rates {
-        if let Some(known) = self.known.borrow().get(under_way) {
-            return Rc::clone(known);
-        }
-        let classes = (0..self.fair.len() as u32)
-            .filter(|&class| under_way[class as usize / 64] >> (class % 64) & 1 == 1)
-            .collect::<Vec<_>>();
-        let found: Rates = self.solve(&classes).into();
-        self.known.borrow_mut().insert(under_way.clone(), Rc::clone(&found));
-        found
-    }
-
-    /// Progressive filling: all rates rise together until a limit or a class's own rate stops some of them.
-    fn solve(&self, classes: &[u32]) -> Vec<(u32, f64)> {
-        let mut rates: FxHashMap<u32, Option<f64>> = classes.iter().map(|&class| (class, None)).collect();
-        let limits: Vec<Limit> = self
-            .limits
-            .iter()
-            .map(|limit| limit.iter().filter(|(class, _)| rates.contains_key(class)).copied().collect())
-            .filter(|limit: &Limit| limit.len() > 1)
-            .collect();
-        let fair = |class: u32| self.fair[class as usize];
-        loop {
-            let mut level = f64::INFINITY;
-            for &class in classes.iter().filter(|class| rates[class].is_none()) {
-                level = level.min(fair(class).1 / fair(class).0.max(f64::MIN_POSITIVE));
-            }
-            if level.is_infinite() {
-                break;
-            }
-            let at = |limit: &Limit, rates: &FxHashMap<u32, Option<f64>>| {
-                let (mut rising, mut taken) = (0.0, 0.0);
-                for &(class, take) in limit {
-                    match rates[&class] {
-                        Some(rate) => taken += take * rate,
-                        None => rising += take * fair(class).0,
-                    }
-                }
-                if rising > 0.0 { ((1.0 - taken).max(0.0)) / rising } else { f64::INFINITY }
-            };
-            let levels: Vec<f64> = limits.iter().map(|limit| at(limit, &rates)).collect();
-            level = levels.iter().copied().fold(level, f64::min);
-            let reached = level * (1.0 + ROUNDED);
-            for (limit, _) in limits.iter().zip(&levels).filter(|(_, full)| **full <= reached) {
-                for &(class, _) in limit {
-                    let rate = rates.get_mut(&class).expect("it is under way");
-                    *rate = Some(rate.unwrap_or(level * fair(class).0));
-                }
-            }
-            for &class in classes {
-                let (share, most) = fair(class);
-                let rate = rates.get_mut(&class).expect("it is under way");
-                if rate.is_none() && most <= reached * share {
-                    *rate = Some(most);
-                }
-            }
-        }
-        classes.iter().map(|&class| (class, rates[&class].unwrap_or(1.0))).collect()
     }
 }
 
@@ -233,6 +63,26 @@ impl<T> Ord for At<T> {
     }
 }
 
+/// What comes of an exchange at an instant that is known.
+#[derive(Clone, Copy, Debug)]
+enum Due<T> {
+    /// The next of its class may begin.
+    Sent(u32),
+    /// It has ended, and the next may begin if it is no message.
+    Landed(u32, T),
+}
+
+/// A pool in which exchanges are under way.
+#[derive(Debug)]
+struct Flowing {
+    /// Up to when what is left is known.
+    now: f64,
+    under_way: Set,
+    rates: Rates,
+    stale: bool,
+    next: f64,
+}
+
 /// Exchanges on their way; `T` says what each is.
 pub(super) struct Exchanges<'a, T> {
     shares: &'a Shares,
@@ -240,27 +90,40 @@ pub(super) struct Exchanges<'a, T> {
     queues: Vec<VecDeque<(Part, T)>>,
     /// By class: whether one is under way, up to its end.
     busy: Vec<bool>,
-    left: Vec<f64>,
-    under_way: SmallVec<[u64; 5]>,
-    rates: Rates,
-    stale: bool,
-    landing: BinaryHeap<At<(u32, T)>>,
+    /// By pool and class.
+    left: Vec<Vec<f64>>,
+    /// By pool: classes in it.
+    members: Vec<Vec<u32>>,
+    flowing: Vec<Flowing>,
+    due: BinaryHeap<At<Due<T>>>,
     booked: u64,
 }
 
 impl<'a, T: Copy> Exchanges<'a, T> {
     pub(super) fn new(shares: &'a Shares) -> Self {
         let classes = shares.fair.len();
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); shares.pools.len()];
+        for (class, place) in shares.places.iter().enumerate() {
+            if let Some((pool, _)) = place {
+                members[*pool as usize].push(class as u32);
+            }
+        }
+        let flowing = |pool: &Pool| Flowing {
+            now: 0.0,
+            under_way: SmallVec::from_elem(0, pool.fair.len().div_ceil(64)),
+            rates: Rc::from([]),
+            stale: false,
+            next: f64::INFINITY,
+        };
         Self {
             shares,
             now: 0.0,
             queues: (0..classes).map(|_| VecDeque::new()).collect(),
             busy: vec![false; classes],
-            left: vec![0.0; classes],
-            under_way: SmallVec::from_elem(0, classes.div_ceil(64)),
-            rates: Rc::from([]),
-            stale: false,
-            landing: BinaryHeap::new(),
+            left: members.iter().map(|members| vec![0.0; members.len()]).collect(),
+            members,
+            flowing: shares.pools.iter().map(flowing).collect(),
+            due: BinaryHeap::new(),
             booked: 0,
         }
     }
@@ -274,59 +137,104 @@ impl<'a, T: Copy> Exchanges<'a, T> {
         }
     }
 
+    fn book(&mut self, time: f64, what: Due<T>) {
+        self.due.push(At { time, order: self.booked, what });
+        self.booked += 1;
+    }
+
+    fn is_message(&self, class: u32) -> bool {
+        Of::ALL[(class / self.shares.ranks) as usize].is_message()
+    }
+
     fn begin(&mut self, class: u32) {
-        let Some(&(part, _)) = self.queues[class as usize].front() else { return };
+        let Some(&(part, what)) = self.queues[class as usize].front() else { return };
         self.busy[class as usize] = true;
-        if part.work > 0.0 && self.shares.fair[class as usize].0 > 0.0 {
-            self.left[class as usize] = part.work;
-            self.under_way[class as usize / 64] |= 1 << (class % 64);
-            self.stale = true;
-        } else {
+        let (share, most) = self.shares.fair[class as usize];
+        if part.work <= 0.0 || share <= 0.0 {
             self.land(class);
+        } else if let Some((pool, member)) = self.shares.places[class as usize] {
+            self.catch_up(pool as usize);
+            self.left[pool as usize][member as usize] = part.work;
+            let flowing = &mut self.flowing[pool as usize];
+            flowing.under_way[member as usize / 64] |= 1 << (member % 64);
+            flowing.stale = true;
+        } else {
+            self.queues[class as usize].pop_front();
+            let sent = self.now + part.work / most;
+            if self.is_message(class) {
+                self.book(sent, Due::Sent(class));
+            }
+            self.book(sent + part.latency, Due::Landed(class, what));
         }
     }
 
     /// The last byte of the first of `class` has left.
     fn land(&mut self, class: u32) {
         let (part, what) = self.queues[class as usize].pop_front().expect("one is under way");
-        self.landing.push(At { time: self.now + part.latency, order: self.booked, what: (class, what) });
-        self.booked += 1;
-        if Of::ALL[(class / self.shares.ranks) as usize].is_message() {
+        self.book(self.now + part.latency, Due::Landed(class, what));
+        if self.is_message(class) {
             self.busy[class as usize] = false;
             self.begin(class);
         }
     }
 
+    /// What is left in a pool by now.
+    fn catch_up(&mut self, pool: usize) {
+        let flowing = &mut self.flowing[pool];
+        let span = self.now - std::mem::replace(&mut flowing.now, self.now);
+        if span > 0.0 {
+            for &(member, rate) in flowing.rates.iter() {
+                self.left[pool][member as usize] -= span * rate;
+            }
+        }
+    }
+
     /// When something of it happens next.
     pub(super) fn next(&mut self) -> f64 {
-        if self.stale {
-            self.rates = self.shares.rates(&self.under_way);
-            self.stale = false;
+        let mut next = self.due.peek().map_or(f64::INFINITY, |at| at.time);
+        for ((flowing, left), pool) in self.flowing.iter_mut().zip(&self.left).zip(&self.shares.pools) {
+            if flowing.stale {
+                flowing.rates = pool.rates(&flowing.under_way);
+                flowing.stale = false;
+                let sent = flowing.rates.iter().map(|&(member, rate)| left[member as usize] / rate);
+                flowing.next = flowing.now + sent.fold(f64::INFINITY, f64::min);
+            }
+            next = next.min(flowing.next);
         }
-        let sent = self.rates.iter().map(|&(class, rate)| self.now + self.left[class as usize] / rate);
-        sent.fold(self.landing.peek().map_or(f64::INFINITY, |at| at.time), f64::min)
+        next
     }
 
     /// Goes on to `until`, no later than [`Self::next`]; what has ended goes to `ended`.
     pub(super) fn advance(&mut self, until: f64, ended: &mut Vec<T>) {
-        let span = until - self.now;
         self.now = until;
-        let rates = Rc::clone(&self.rates);
-        for &(class, rate) in rates.iter() {
-            let left = &mut self.left[class as usize];
-            *left -= span * rate;
-            if *left <= 0.5 {
-                self.under_way[class as usize / 64] &= !(1 << (class % 64));
-                self.stale = true;
-                self.land(class);
+        for pool in 0..self.flowing.len() {
+            if self.flowing[pool].next > until {
+                continue;
+            }
+            self.catch_up(pool);
+            let rates = Rc::clone(&self.flowing[pool].rates);
+            for &(member, _) in rates.iter() {
+                if self.left[pool][member as usize] <= 0.5 {
+                    let flowing = &mut self.flowing[pool];
+                    flowing.under_way[member as usize / 64] &= !(1 << (member % 64));
+                    flowing.stale = true;
+                    self.land(self.members[pool][member as usize]);
+                }
             }
         }
-        while self.landing.peek().is_some_and(|at| at.time <= until) {
-            let (class, what) = self.landing.pop().expect("it has just been seen").what;
-            ended.push(what);
-            if !Of::ALL[(class / self.shares.ranks) as usize].is_message() {
-                self.busy[class as usize] = false;
-                self.begin(class);
+        while self.due.peek().is_some_and(|at| at.time <= until) {
+            match self.due.pop().expect("it has just been seen").what {
+                Due::Sent(class) => {
+                    self.busy[class as usize] = false;
+                    self.begin(class);
+                }
+                Due::Landed(class, what) => {
+                    ended.push(what);
+                    if !self.is_message(class) {
+                        self.busy[class as usize] = false;
+                        self.begin(class);
+                    }
+                }
             }
         }
     }
@@ -386,11 +294,12 @@ pub fn drained(shares: &Shares, asked: &[Vec<Leaving>]) -> Vec<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::Class;
     use super::*;
 
     /// Ranks whose shards share link 0, which carries `wide` of them at their own rate; each has a link of its own.
     fn shares(ranks: u32, wide: f64) -> Shares {
-        let mut classes = vec![Class::default(); 5 * ranks as usize];
+        let mut classes = vec![Class::default(); Of::ALL.len() * ranks as usize];
         for rank in 0..ranks {
             classes[rank as usize] =
                 Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0 / wide), (1 + rank, 1.0)] };
@@ -430,19 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_use_its_share_leaves_it_to_others() {
-        // Rank 0 has a link of a quarter: the shared one is left to rank 1 but for that.
-        let mut classes = vec![Class::default(); 10];
-        classes[0] = Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0), (1, 4.0)] };
-        classes[1] = Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0)] };
-        let shares = Shares::new(2, &classes);
-        assert_eq!(shares.solve(&[0, 1]), [(0, 0.25), (1, 0.75)]);
-        assert_eq!(shares.solve(&[1]), [(1, 1.0)]);
-    }
-
-    #[test]
     fn shards_are_summed_between_replicas_once_they_are_reduced() {
-        let mut classes = vec![Class::default(); 5];
+        let mut classes = vec![Class::default(); Of::ALL.len()];
         classes[0] = Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0)] };
         classes[2] = Class { bit: 1.0, flow: 1.0, links: vec![(1, 1.0)] };
         let part = |work| Part { latency: 10.0, work };

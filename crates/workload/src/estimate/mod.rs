@@ -11,18 +11,21 @@
 //! Invariants: pure functions; the ranks of a stage do the same at the same time, so one stands for all; a rank's exchanges with
 //! its data-parallel peers queue behind one another beside its passes; messages of a rank in one direction leave one after the
 //! other. Where exchanges of several pipeline ranks share a link they are followed over time ([`fluid`]); where parameters are gathered
-//! throughout a step, with all passes ([`crowded`]). What is left out: that exchanges of tensor, context and expert parallelism slow
-//! others down where they meet on a link.
+//! throughout a step, with all passes ([`crowded`]), and with their exchanges of tensor, context and expert parallelism where those meet
+//! others on links ([`inside`]). What is left out: that those meet the data-parallel exchanges of a step that gathers its parameters once.
 //! Failure modes: those of the generator, for lists that do not fit.
 
 mod course;
 mod crowded;
 pub mod fluid;
+mod inside;
 pub mod pass;
+mod shares;
 #[cfg(test)]
 mod tests;
 
 pub use course::{Course, Ends, Gathering, LANES, Lane, Reducing, Sheet, Side, Times};
 pub use crowded::Crowded;
-pub use fluid::{Class, Leaving, Of, Part, Shares, drained};
+pub use fluid::{Leaving, Part, drained};
 pub use pass::{StagePrice, Tolls, pair, price};
+pub use shares::{Class, Of, Shares};

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, Span};
 
 use super::fluid::{Leaving, Part};
+use super::inside::followed;
+use super::shares::Of;
 use crate::collectives::CollectiveKind;
 use crate::collectives::dispatcher::Routing;
 use crate::generate::emit::share;
@@ -23,6 +25,12 @@ pub trait Tolls {
 
     /// The same of data-parallel exchanges, alone on their links.
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part;
+
+    /// Whether exchanges inside passes meet others, so that they are followed.
+    fn meets(&self) -> bool;
+
+    /// What [`Self::toll`] is of, beside exchanges of its own pipeline rank alone.
+    fn inside(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> Part;
 }
 
 /// What happens in a pass beside its computations.
@@ -32,6 +40,12 @@ pub(super) enum Point {
     Enter([Part; 2]),
     /// Gradients are complete.
     Leave(Leaving),
+    /// Asks for exchange `number` of the pass.
+    Ask { of: Of, part: Part, number: u32 },
+    /// Waits for it.
+    Await(u32),
+    /// The host launches what follows, if `gated` not before the pass has come here.
+    Launch { span: f64, gated: bool },
     /// The pass ends.
     End,
 }
@@ -67,6 +81,9 @@ pub struct StagePrice {
     compiled: [Pass; 4],
     /// Of each pass: what happens, each as long after what comes before it as the first says.
     pub(super) points: [Vec<(f64, Point)>; 4],
+    /// Exchanges in each, if those are followed.
+    pub(super) asked: [u32; 4],
+    is_followed: bool,
 }
 
 impl StagePrice {
@@ -78,7 +95,11 @@ impl StagePrice {
         let more = |computes: f64| computes / speed - computes;
         for kind in 0..4 {
             let added = more(self.computes[kind]);
-            let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
+            let longer = match self.passes[kind] {
+                _ if self.is_followed => 1.0 / speed,
+                pass if pass > 0.0 => 1.0 + added / pass,
+                _ => 1.0,
+            };
             for (after, _) in &mut self.points[kind] {
                 *after *= longer;
             }
@@ -151,7 +172,10 @@ pub fn price(
             found.reduce = reduce;
             found.leaving[usize::from(kind == 3)] = leaving;
         }
-        if layout.zero == 3 {
+        if layout.zero == 3 && tolls.meets() {
+            found.is_followed = true;
+            (found.points[kind], found.asked[kind]) = followed(layout, work, &compiled, tolls);
+        } else if layout.zero == 3 {
             found.points[kind] = points(layout, work, &walk, end, tolls);
         }
         found.compiled[kind] = compiled;
@@ -284,6 +308,20 @@ fn alone(leaving: &[Leaving], end: f64) -> (f64, f64) {
     (inside.max(across), all[0].max(all[1]))
 }
 
+/// Where `units` are read.
+pub(super) fn entered(work: &ChunkWork, units: &[u32], tolls: &dyn Tolls) -> Point {
+    let mut bytes = [Bytes::ZERO; 2];
+    add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
+    Point::Enter(gather(bytes, tolls))
+}
+
+/// Where the gradients of `units` are complete.
+pub(super) fn left(layout: &Layout, work: &ChunkWork, units: &[u32], tolls: &dyn Tolls) -> Point {
+    let mut bytes = [Bytes::ZERO; 2];
+    add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
+    Point::Leave(reduction(layout, bytes, 0.0, tolls))
+}
+
 /// What happens in a pass that has been walked.
 fn points(
     layout: &Layout,
@@ -294,14 +332,10 @@ fn points(
 ) -> Vec<(f64, Point)> {
     let mut found: Vec<(f64, Point)> = Vec::with_capacity(walk.entered.len() + walk.left.len() + 1);
     for (at, units) in &walk.entered {
-        let mut bytes = [Bytes::ZERO; 2];
-        add(&mut bytes, units, [&work.parameter_bytes, &work.expert_parameter_bytes]);
-        found.push((*at, Point::Enter(gather(bytes, tolls))));
+        found.push((*at, entered(work, units, tolls)));
     }
     for (at, units) in &walk.left {
-        let mut bytes = [Bytes::ZERO; 2];
-        add(&mut bytes, units, [&work.gradient_bytes, &work.expert_gradient_bytes]);
-        found.push((*at, Point::Leave(reduction(layout, bytes, 0.0, tolls))));
+        found.push((*at, left(layout, work, units, tolls)));
     }
     // What is left at an instant was entered before the next is.
     found.sort_by(|a, b| {

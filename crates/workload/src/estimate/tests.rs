@@ -2,6 +2,7 @@
 
 use windtunnel_kernel::Span;
 
+use super::pass::Point;
 use super::*;
 use crate::schedules::timed::execute;
 use crate::schedules::{ActionKind, Costs, Schedule, ScheduleName, ScheduleSettings};
@@ -138,4 +139,46 @@ fn gradients_queue_behind_passes_and_gathers_bound_the_first() {
     sheet.stage(0, 0, 0, &slow);
     // 50 + 70, then 60 more.
     assert_eq!(every.run(&sheet, 1)[0].reduced[0], 180.0);
+}
+
+#[test]
+fn exchanges_inside_passes_share_links_with_gathers() {
+    let schedule = all(ScheduleName::OneForwardOneBackward, None, 1, 1).unwrap();
+    let part = |work| Part { latency: 0.0, work };
+    let ends = |shared: bool, launch: f64| {
+        let mut classes = vec![Class::default(); Of::ALL.len()];
+        let of_tp = u32::from(!shared);
+        classes[Of::Shard as usize] = Class { bit: 1.0, flow: 1.0, links: vec![(0, 1.0)] };
+        classes[Of::Tp as usize] = Class { bit: 1.0, flow: 1.0, links: vec![(of_tp, 1.0)] };
+        let shares = Shares::new(1, &classes);
+        assert_eq!(shares.meets(), shared);
+        let enter = Point::Enter([part(100.0), Part::default()]);
+        let mut price = StagePrice::default();
+        price.points[0] = vec![
+            (0.0, enter),
+            (0.0, Point::Launch { span: launch, gated: false }),
+            (0.0, Point::Ask { of: Of::Tp, part: part(100.0), number: 0 }),
+            (0.0, Point::Await(0)),
+            (0.0, enter),
+            (50.0, Point::End),
+        ];
+        price.asked[0] = 1;
+        price.points[1] = vec![(20.0, Point::End)];
+        let crowded = Crowded {
+            schedule: &schedule,
+            gathering: Gathering::Once,
+            reducing: Reducing::Last,
+            prefetch: 1,
+            prices: &[&price],
+            sides: &[[Part::default(); 2]],
+            shares: &shares,
+        };
+        let ends = crowded.run();
+        (ends.passes[0], ends.waited[0])
+    };
+    // The first gather takes 100; the second goes beside the exchange, at half the rate each.
+    assert_eq!(ends(true, 0.0), (100.0 + 200.0 + 50.0 + 20.0, 100.0));
+    assert_eq!(ends(false, 0.0), (100.0 + 100.0 + 50.0 + 20.0, 100.0));
+    // The host launches for longer than the pass computes: it ends with its launch, and the next begins.
+    assert_eq!(ends(true, 400.0), (400.0 + 20.0, 100.0));
 }

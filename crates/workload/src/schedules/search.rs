@@ -65,7 +65,7 @@ pub(super) fn best(
     for base in &bases {
         for filling in Filling::all(room) {
             if let Some(actions) = refill::actions(base, costs, settings.latency, filling) {
-                let refilled = Schedule { actions, ..base.clone() };
+                let refilled = base.with(actions);
                 found.push((taken(&refilled)?, refilled));
             }
         }
@@ -78,7 +78,7 @@ pub(super) fn best(
     };
     found.retain(|(_, schedule)| fits(schedule));
     let best = found.into_iter().min_by_key(|(taken, _)| *taken);
-    best.map(|(_, schedule)| schedule.actions)
+    best.map(|(_, schedule)| schedule.into_actions())
         .ok_or(ScheduleError::MemoryCap { cap, chunks: placement.chunks })
 }
 

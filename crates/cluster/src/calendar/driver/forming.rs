@@ -1,4 +1,4 @@
-//! The next episode of a group: who is in it, at what phase, and whether it begins with a replay.
+//! The next episode of a group: who is in it, at what phase, and whether it begins with a rerun.
 
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{CalendarTime, Span, Time};
@@ -67,7 +67,7 @@ impl Calendar<'_> {
             let ideal = |job: usize| self.requests[job].ideal_iteration;
             entries::draw(self.settings.seed, group, &mut jobs, ideal);
         }
-        Episode { number, jobs, horizon, replay: None }
+        Episode { number, jobs, horizon, rerun: None }
     }
 
     /// Jobs that have left the episodes of `group` and may have shared the present iterations of its jobs.
@@ -105,7 +105,7 @@ impl Calendar<'_> {
         lasts.min(lasted) < longest.saturating_mul(self.settings.carry_below)
     }
 
-    /// Episode `number` of `group`, all settled, that begins with a replay.
+    /// Episode `number` of `group`, all settled, that begins with a rerun.
     pub(super) fn carried(
         &mut self,
         number: u32,
@@ -138,11 +138,11 @@ impl Calendar<'_> {
             Member { job: self.as_member(entry), marks: &entry.marks }
         };
         let members = group.iter().map(member).collect();
-        let (jobs, replay) = carry::replay(self.cluster.now(), members, &gone);
+        let (jobs, rerun) = carry::rerun(self.cluster.now(), members, &gone);
         if !gone.is_empty() {
             self.departed.insert(number, gone);
         }
-        Episode { number, jobs, horizon, replay: Some(replay) }
+        Episode { number, jobs, horizon, rerun: Some(rerun) }
     }
 
     /// As a member of an episode, that enters once its pause is over.
@@ -162,7 +162,7 @@ impl Calendar<'_> {
                 done_before: requests - left,
                 loading: true,
                 age,
-                replayed: 0,
+                redone: 0,
                 boundary: Time::ZERO,
             };
         }
@@ -175,7 +175,7 @@ impl Calendar<'_> {
             done_before: job.iterations - left,
             loading: false,
             age,
-            replayed: 0,
+            redone: 0,
             boundary: Time::ZERO,
         }
     }

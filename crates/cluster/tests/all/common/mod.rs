@@ -1,9 +1,9 @@
 //! What the tests of replays share: a machine, and what became of each job.
 
+use windtunnel_cluster::by_duration::{Ended, Observer, Outcome, run as run_by_duration};
 use windtunnel_cluster::cluster::{GpuTime, Job, Machine};
 use windtunnel_cluster::life::{Life, Lives};
 use windtunnel_cluster::placement::{Locality, Packed};
-use windtunnel_cluster::replay::{Ended, Observer, Replayed, replay};
 use windtunnel_cluster::scheduler::{self, Options, Scheduler};
 use windtunnel_kernel::{CalendarTime, Span};
 
@@ -32,7 +32,7 @@ pub fn machine(gpus: u32, per_host: u32) -> Machine<'static> {
         regions: 1,
         reaction_delay: Span::ZERO,
         lives: Lives::default(),
-        operations: None,
+        upkeep: None,
         seed: 1,
         queue: None,
         placements: vec![&Packed],
@@ -64,7 +64,7 @@ pub fn scheduler(name: &str, machine: &Machine<'_>) -> Box<dyn Scheduler> {
 }
 
 /// Start and finish of every job, when each takes its estimate.
-pub fn run(name: &str, jobs: &[Job], machine: &Machine<'_>) -> (Vec<(u64, u64)>, Replayed) {
+pub fn run(name: &str, jobs: &[Job], machine: &Machine<'_>) -> (Vec<(u64, u64)>, Outcome) {
     let durations: Vec<u64> = jobs.iter().map(|job| job.estimate).collect();
     run_for(name, jobs, &durations, machine)
 }
@@ -75,10 +75,10 @@ pub fn run_for(
     jobs: &[Job],
     durations: &[u64],
     machine: &Machine<'_>,
-) -> (Vec<(u64, u64)>, Replayed) {
+) -> (Vec<(u64, u64)>, Outcome) {
     let mut kept = Kept::default();
     let mut scheduler = scheduler(name, machine);
-    let replayed = replay(jobs, durations, machine, scheduler.as_mut(), &mut kept)
+    let replayed = run_by_duration(jobs, durations, machine, scheduler.as_mut(), &mut kept)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(replayed.complete && replayed.ended == jobs.len() as u64);
     let of = |ended: Option<Ended>| {

@@ -203,6 +203,16 @@ impl Tolls for Tariffs {
             .get(&named(role))
             .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
     }
+
+    fn meets(&self) -> bool {
+        self.shares.meets()
+    }
+
+    fn inside(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> Part {
+        self.roles
+            .get(&named(role))
+            .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), routing)[0])
+    }
 }
 
 /// The role whose tariff stands for that of `role`.
@@ -247,11 +257,15 @@ impl Tariffs {
                 Role::Shard(_) => Some(Of::Shard),
                 Role::ExpertShard(_) => Some(Of::Expert),
                 Role::Replicate => Some(Of::Across),
+                Role::Tp => Some(Of::Tp),
+                Role::Cp => Some(Of::Cp),
+                Role::Ep => Some(Of::Ep),
                 _ => None,
             };
+            let bit = if role == Role::Ep { tariff.pairs[0] } else { tariff.ring[0] };
             for (rank, load) in loads.iter().enumerate().filter(|(_, load)| load.weight > 0.0) {
                 if let Some(of) = of {
-                    classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, tariff.ring[0]);
+                    classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, bit);
                 }
             }
             roles.insert(role, tariff);
@@ -310,18 +324,21 @@ fn tariff(
     for load in &loads {
         all.join(load);
     }
-    let (mut pairs_own, mut pairs_all) = (Load::default(), Load::default());
+    let mut pairs_all = Load::default();
+    let mut pairs: Vec<Load> = Vec::new();
     if groups.role == Role::Ep {
+        pairs.resize_with(loads.len().max(1), Load::default);
         let most = PAIRS / (n as usize * n as usize).max(1);
         for (index, members) in groups.members.iter().enumerate().take(most.max(1)) {
+            let own = &mut pairs[stage(members)];
             for &from in members {
                 for &to in members.iter().filter(|&&to| to != from) {
-                    pairs_all.edge(ways, &mut route, (from, to), 1.0, entropy(index));
-                    if stage(members) == 0 {
-                        pairs_own.edge(ways, &mut route, (from, to), 1.0, entropy(index));
-                    }
+                    own.edge(ways, &mut route, (from, to), 1.0, entropy(index));
                 }
             }
+        }
+        for load in &pairs {
+            pairs_all.join(load);
         }
     }
     let tariff = Tariff {
@@ -331,11 +348,12 @@ fn tariff(
         class: all.class.unwrap_or(PathClass::Local),
         latency: all.mean_latency(),
         ring: [loads[0].per_bit(ways), all.per_bit(ways)],
-        pairs: [pairs_own.per_bit(ways), pairs_all.per_bit(ways)],
+        pairs: [pairs.first().map_or(0.0, |own| own.per_bit(ways)), pairs_all.per_bit(ways)],
         mtu: (ways.mtu, ways.header),
         known: RefCell::default(),
     };
-    (tariff, loads)
+    // What experts exchange goes between all of them.
+    (tariff, if pairs.is_empty() { loads } else { pairs })
 }
 
 /// Messages between neighbouring pipeline ranks, those of all replicas at once.

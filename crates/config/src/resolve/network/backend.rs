@@ -4,7 +4,7 @@ use windtunnel_backend::LoadError;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
-use windtunnel_plan::network::BackendPlan;
+use windtunnel_plan::network_plan::BackendPlan;
 use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 

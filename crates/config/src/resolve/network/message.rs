@@ -2,7 +2,7 @@
 
 use windtunnel_fabric::host::{LogGops, Receiver};
 use windtunnel_plan::error::InputError;
-use windtunnel_plan::network::MessagePlan;
+use windtunnel_plan::network_plan::MessagePlan;
 
 use crate::schema::{Network, ReceiverName};
 

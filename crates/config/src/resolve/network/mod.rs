@@ -8,11 +8,12 @@ mod backend;
 mod implied;
 mod message;
 mod parameters;
+mod paths;
 mod queues;
 mod recovery;
 pub mod transport;
 
-use windtunnel_fabric::balancers::{self, BALANCERS};
+use windtunnel_fabric::balancers::BALANCERS;
 use windtunnel_fabric::packet::transport::{Dcqcn, Endpoint, Recovery};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Impairments, MOST_PORTS, PacketError, PacketSettings,
@@ -24,10 +25,11 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::modules::Modules;
-use windtunnel_plan::network::{Chosen, NetworkPlan, PacketPlan};
+use windtunnel_plan::network_plan::{Chosen, NetworkPlan, PacketPlan};
 use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 
+use self::paths::packet_balancer;
 use self::queues::{Switching, switching};
 use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
@@ -50,12 +52,6 @@ pub struct Around<'a> {
     pub modules: &'a Modules,
     /// What the longest path asks of marking.
     pub marks: &'a Marks,
-}
-
-/// What packets take the scenario's load balancer for; `None` for one that is no choice among real paths.
-fn packet_balancer(network: &Network) -> Option<Balancer> {
-    let around = balancers::Around { paths: network.paths, gap: network.flowlet_gap.0 };
-    network.load_balancer.of.packets.map(|make| make(around))
 }
 
 /// Checks `network:` and everything about it.

@@ -3,8 +3,8 @@
 use windtunnel_fabric::packet::transport::{Recovery, SELECTIVE};
 use windtunnel_fabric::packet::{Balancer, TransportChoice};
 
-use super::packet_balancer;
 use super::parameters::Refused;
+use super::paths::packet_balancer;
 use crate::schema::Network;
 
 /// Later packets that show a loss where packets take many paths: the reach of MP-RDMA's bitmap.

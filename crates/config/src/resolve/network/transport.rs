@@ -8,7 +8,7 @@ use windtunnel_fabric::packet::transport::{NoTransport, Recovery};
 use windtunnel_kernel::Span;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::modules::{self, Kind, Modules, Names, Written};
-use windtunnel_plan::network::Chosen;
+use windtunnel_plan::network_plan::Chosen;
 
 use super::parameters::{Refused, tuned};
 use super::recovery;

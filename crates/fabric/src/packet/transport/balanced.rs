@@ -4,49 +4,11 @@
 //! part of the [`SwitchPolicy`] that an engine is compiled for, as a [stage](super::Staged) is. The set that it chooses from honours the topology's rules,
 //! waypoints and what has failed.
 
-use windtunnel_kernel::{BitRate, Time};
-
 use super::around::States;
 use super::{
-    Around, Present, StagePacket, StagePort, StageQueue, StageVerdict, State, SwitchPolicy, Transport, With,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Present, StagePacket, StagePort, StageQueue,
+    StageVerdict, State, SwitchPolicy, Transport, With,
 };
-
-/// The switch at which a balancer is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BalancerSwitch {
-    /// Its number.
-    pub switch: u32,
-    /// Now.
-    pub now: Time,
-}
-
-/// The packet that it is asked about, data or control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BalancerPacket {
-    /// Of its queue pair and direction: the same for all its packets.
-    pub flow: u64,
-    /// Place among the data packets of its queue pair; what else it means with control packets.
-    pub sequence: u32,
-    /// Bytes on the wire.
-    pub wire: u16,
-    /// Whether it waits in the control class.
-    pub control: bool,
-    /// Whether it carries a mark.
-    pub marked: bool,
-    /// 64 random bits, of this packet at this switch.
-    pub draw: u64,
-}
-
-/// A port that it may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BalancerPort {
-    /// Its number among all ports of the network.
-    pub port: u32,
-    /// Its rate.
-    pub rate: BitRate,
-    /// Bytes that wait there, and those of the packet in service.
-    pub held: u32,
-}
 
 /// Chooses at every switch, for every packet that has a choice there.
 pub trait SwitchBalancer: Clone + std::fmt::Debug + Send + Sync + 'static {

@@ -51,6 +51,7 @@ mod profile;
 mod rccc;
 mod recent;
 mod recoveries;
+mod seen;
 mod staged;
 mod steered;
 mod swift;
@@ -61,7 +62,7 @@ mod whole;
 use windtunnel_kernel::Span;
 
 pub use around::Around;
-pub use balanced::{Balanced, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, SwitchBalancer};
+pub use balanced::{Balanced, Balancing, SwitchBalancer};
 pub use built_in::{BuiltIn, Parameter, Place, Unfit, Word};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcpim::{DcPim, DcPimNic};
@@ -93,7 +94,10 @@ pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
 pub use profile::Profile;
 pub use rccc::{Rccc, RcccFlow};
 pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
-pub use staged::{StagePacket, StagePort, StageQueue, StageVerdict, Staged, Staging, SwitchStage};
+pub use seen::{
+    BalancerPacket, BalancerPort, BalancerSwitch, StagePacket, StagePort, StageQueue, StageVerdict,
+};
+pub use staged::{Staged, Staging, SwitchStage};
 pub use steered::{Choosing, PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};
 pub use whole::{Transport, With};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use windtunnel_kernel::Span;
 
 use super::{
-    Algorithm as Chosen, Choice, Communicator, Constants, Hardware, Layout, Operation, Protocol, Settings,
+    Algorithm as Chosen, Choice, Communicator, Constants, Function, Hardware, Layout, Protocol, Settings,
 };
 use crate::collectives::dispatcher::{Among, Carried, Routing};
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
@@ -27,7 +27,7 @@ pub struct Rule {
     /// Bytes of the buffer, the most not within.
     pub bytes: (u64, u64),
     /// Operations; all if there are none.
-    pub operations: Vec<Operation>,
+    pub functions: Vec<Function>,
     /// What the settings are then.
     pub settings: Settings,
 }
@@ -86,7 +86,7 @@ pub struct Cost {
     pub bytes: u64,
 }
 
-impl Operation {
+impl Function {
     /// What NCCL computes for a kind; `None` of a barrier, and where every pair has its own size.
     pub const fn of(kind: CollectiveKind) -> Option<Self> {
         match kind {
@@ -102,8 +102,8 @@ impl Operation {
 }
 
 impl Machine {
-    /// The settings under which an operation runs.
-    pub fn settings_for(&self, operation: Operation, bytes: u64, layout: Layout) -> &Settings {
+    /// The settings under which a function runs.
+    pub fn settings_for(&self, function: Function, bytes: u64, layout: Layout) -> &Settings {
         let (hosts, ranks) =
             (layout.domains * self.hosts_of_domain, layout.ranks / self.hosts_of_domain.max(1));
         let within = |(least, most): (u32, u32), value: u32| least <= value && value <= most;
@@ -114,7 +114,7 @@ impl Machine {
                     && within(rule.ranks, ranks)
                     && rule.bytes.0 <= bytes
                     && bytes < rule.bytes.1
-                    && (rule.operations.is_empty() || rule.operations.contains(&operation))
+                    && (rule.functions.is_empty() || rule.functions.contains(&function))
             })
             .map_or(&self.settings, |rule| &rule.settings)
     }
@@ -157,34 +157,34 @@ impl Machine {
     /// What `bytes` cost a group of `n`, of which `domain` neighbours each share a scale-up domain; `None` where NCCL has no
     /// such collective, or its settings leave none.
     pub fn cost(&self, kind: CollectiveKind, bytes: u64, n: u32, domain: u32) -> Option<Cost> {
-        let operation = Operation::of(kind)?;
+        let function = Function::of(kind)?;
         if n < 2 || bytes == 0 {
             return None;
         }
         let ranks = domain.clamp(1, n);
         let layout = Layout { domains: n / ranks, ranks, ranks_per_process: 1 };
-        let settings = self.settings_for(operation, bytes, layout);
+        let settings = self.settings_for(function, bytes, layout);
         let communicator = Communicator { hardware: &self.hardware, layout, settings };
-        let (choice, seconds) = communicator.time(operation, bytes, &self.constants).ok()?;
-        let moving = communicator.moving(operation, choice, bytes, &self.constants).min(seconds);
+        let (choice, seconds) = communicator.time(function, bytes, &self.constants).ok()?;
+        let moving = communicator.moving(function, choice, bytes, &self.constants).min(seconds);
         let several = layout.domains > 1;
         let before = Span::from_seconds_ceil(seconds - moving);
         let by_rings = several && ranks > 1;
-        let (algorithm, rounds) = match operation {
-            Operation::AllToAll => (Algorithm::Direct, 0),
-            Operation::AllReduce => (Algorithm::Ring, 2 * (n - 1)),
-            Operation::AllGather | Operation::ReduceScatter => (Algorithm::Ring, n - 1),
+        let (algorithm, rounds) = match function {
+            Function::AllToAll => (Algorithm::Direct, 0),
+            Function::AllReduce => (Algorithm::Ring, 2 * (n - 1)),
+            Function::AllGather | Function::ReduceScatter => (Algorithm::Ring, n - 1),
             _ => (Algorithm::Ring, n),
         };
         let multi = by_rings
-            && matches!(operation, Operation::AllReduce | Operation::AllGather | Operation::ReduceScatter);
+            && matches!(function, Function::AllReduce | Function::AllGather | Function::ReduceScatter);
         let algorithm = if multi { Algorithm::MultiRing } else { algorithm };
         // What links carry in that time if nobody else does.
         let inside = communicator.scale_up();
         let nics = communicator.nics() * self.payload;
         let (all, by) = (f64::from(n), f64::from(ranks));
-        let (edge, buffer) = match operation {
-            Operation::AllToAll => {
+        let (edge, buffer) = match function {
+            Function::AllToAll => {
                 let each = exchanged(moving, layout, inside, nics);
                 (each, each * all)
             }
@@ -232,10 +232,10 @@ impl Communicator<'_> {
     }
 
     /// Seconds for which links are busy with `bytes`.
-    fn moving(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+    fn moving(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let of = |choice: Choice| {
-            let nothing = self.time_of(operation, choice, 1, constants);
-            (self.time_of(operation, choice, bytes, constants) - nothing).max(0.0)
+            let nothing = self.time_of(function, choice, 1, constants);
+            (self.time_of(function, choice, bytes, constants) - nothing).max(0.0)
         };
         let own = of(choice);
         let on_the_wire = match choice.protocol {

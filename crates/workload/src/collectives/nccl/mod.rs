@@ -36,7 +36,7 @@ pub use self::version::Version;
 /// What is computed; sizes are counted as nccl-tests does (see [`super::CollectiveKind`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
+pub enum Function {
     /// All-reduce.
     AllReduce,
     /// All-gather.
@@ -234,12 +234,12 @@ pub struct Communicator<'a> {
 pub enum NcclError {
     /// `NCCL_ALGO` and `NCCL_PROTO` leave nothing.
     #[error(
-        "no algorithm is left for {operation:?} of {ranks} ranks on {domains} scale-up domains\n\n\
+        "no algorithm is left for {function:?} of {ranks} ranks on {domains} scale-up domains\n\n\
          hint: NCCL falls back to `NCCL_ALGO=ring` and `NCCL_PROTO=simple`; allow them"
     )]
     NothingLeft {
         /// What was to be computed.
-        operation: Operation,
+        function: Function,
         /// Ranks.
         ranks: u32,
         /// Domains.

@@ -42,17 +42,17 @@ fn on(domains: u32, ranks: u32) -> Layout {
     Layout { domains, ranks, ranks_per_process: 1 }
 }
 
-fn chosen(hardware: &Hardware, layout: Layout, operation: Operation, bytes: u64) -> (Algorithm, Protocol) {
+fn chosen(hardware: &Hardware, layout: Layout, function: Function, bytes: u64) -> (Algorithm, Protocol) {
     let settings = Settings::default();
     let choice = Communicator { hardware, layout, settings: &settings }
-        .choose(operation, bytes)
+        .choose(function, bytes)
         .expect("all is allowed");
     (choice.algorithm, choice.protocol)
 }
 
 #[test]
 fn one_host_of_hopper_sums_in_the_switch_and_ampere_goes_round() {
-    let all_reduce = Operation::AllReduce;
+    let all_reduce = Function::AllReduce;
     // NCCL 2.17 and later: NVLink SHARP for large all-reduces of 8 H100, rings on A100.
     assert_eq!(chosen(&dgx_h100(), on(1, 8), all_reduce, 1 << 30), (Algorithm::Nvls, Protocol::Simple));
     assert_eq!(chosen(&dgx_a100(), on(1, 8), all_reduce, 1 << 30), (Algorithm::Ring, Protocol::Simple));
@@ -63,7 +63,7 @@ fn one_host_of_hopper_sums_in_the_switch_and_ampere_goes_round() {
 
 #[test]
 fn small_sizes_of_many_hosts_go_by_trees_and_large_ones_by_rings() {
-    let all_reduce = Operation::AllReduce;
+    let all_reduce = Function::AllReduce;
     for domains in [4, 16, 64] {
         let small = chosen(&dgx_a100(), on(domains, 8), all_reduce, 1024);
         assert_eq!(small, (Algorithm::Tree, Protocol::LL), "{domains}");
@@ -82,8 +82,8 @@ fn small_sizes_of_many_hosts_go_by_trees_and_large_ones_by_rings() {
     };
     assert!(turn(4) < turn(16) && turn(16) < turn(64));
     // All-gathers have rings alone, unless there is one rank a host.
-    assert_eq!(chosen(&dgx_a100(), on(4, 8), Operation::AllGather, 1 << 20).0, Algorithm::Ring);
-    assert_eq!(chosen(&dgx_a100(), on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Pat);
+    assert_eq!(chosen(&dgx_a100(), on(4, 8), Function::AllGather, 1 << 20).0, Algorithm::Ring);
+    assert_eq!(chosen(&dgx_a100(), on(64, 1), Function::AllGather, 1 << 16).0, Algorithm::Pat);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn the_environment_is_followed() {
     let choose = |pairs: &[(&str, &str)], bytes| {
         let settings = with(pairs);
         Communicator { hardware: &hardware, layout: on(1, 8), settings: &settings }
-            .choose(Operation::AllReduce, bytes)
+            .choose(Function::AllReduce, bytes)
     };
     assert_eq!(choose(&[("NCCL_ALGO", "Ring")], 1 << 30).expect("a ring").algorithm, Algorithm::Ring);
     assert_eq!(choose(&[("NCCL_ALGO", "^NVLS")], 1 << 30).expect("a ring").algorithm, Algorithm::Ring);
@@ -122,7 +122,7 @@ fn the_tuner_adds_latencies_as_its_source_does() {
     let hardware = Hardware { gpus: 4, nics: 4, ..dgx_a100() };
     let communicator = Communicator { hardware: &hardware, layout: on(2, 4), settings: &settings };
     let latency = |algorithm, protocol| {
-        communicator.estimate(Operation::AllReduce, algorithm, protocol).expect("allowed").latency
+        communicator.estimate(Function::AllReduce, algorithm, protocol).expect("allowed").latency
     };
     assert!((latency(Algorithm::Ring, Protocol::LL) - 36.0).abs() < 1e-9);
     assert!((latency(Algorithm::Ring, Protocol::Simple) - 108.4).abs() < 1e-9);
@@ -130,18 +130,18 @@ fn the_tuner_adds_latencies_as_its_source_does() {
     // From 64 B a rank and channel on rings of several hosts are believed to take 1.4 times their latency.
     let bytes = 1 << 20;
     let believed = communicator
-        .estimated(Operation::AllReduce, (Algorithm::Ring, Protocol::Simple), bytes)
+        .estimated(Function::AllReduce, (Algorithm::Ring, Protocol::Simple), bytes)
         .expect("allowed");
     let expected = 1.4 * 108.4 + bytes as f64 / (1e3 * 96.0 * 8.0 / 14.0);
     assert!((believed - expected).abs() < 1e-9, "{believed} {expected}");
     // One rank a host: the network's latency of trees, 6.6 + 6 · 5 between 4 hosts.
     let alone = Communicator { layout: on(4, 1), ..communicator.clone() };
-    let one = alone.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::LL).expect("allowed").latency;
+    let one = alone.estimate(Function::AllReduce, Algorithm::Ring, Protocol::LL).expect("allowed").latency;
     assert!((one - 36.6).abs() < 1e-9, "{one}");
     // The ring's bandwidth: four channels of 24 GB/s, the next speed below the NICs' 25 that the search tries, by 8 of 14
     // steps.
     let ring =
-        communicator.estimate(Operation::AllReduce, Algorithm::Ring, Protocol::Simple).expect("allowed");
+        communicator.estimate(Function::AllReduce, Algorithm::Ring, Protocol::Simple).expect("allowed");
     assert!((ring.bandwidth - 96.0 * 8.0 / 14.0).abs() < 1e-9);
     assert_eq!(prior::hop(Hop::Net, Algorithm::Ring, Version::NEWEST)[2], 14.0);
     assert_eq!(prior::tree_correction(Protocol::LL, 1 << 18), 0.4);
@@ -169,13 +169,13 @@ fn times_are_sums_of_their_parts() {
     // 62 steps, every eighth between hosts, which some part begins with: 8, each with a microsecond of wire; 200 GB/s of
     // NICs. Two channels share a NIC: while one waits the other sends.
     let expected = 5e-6 + 0.5 * (54e-6 + 8.0 * 5e-6) + bytes as f64 * 62.0 / 32.0 / 200e9;
-    let found = communicator.time_of(Operation::AllReduce, choice, bytes, &constants);
+    let found = communicator.time_of(Function::AllReduce, choice, bytes, &constants);
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // A process that launches on 8 GPUs takes 7 launches more.
     let layout = Layout { ranks_per_process: 8, ..communicator.layout };
     let together = Communicator { layout, ..communicator.clone() };
     let issued = Constants { issue: 3e-6, ..constants.clone() };
-    let later = together.time_of(Operation::AllReduce, choice, bytes, &issued);
+    let later = together.time_of(Function::AllReduce, choice, bytes, &issued);
     assert!((later - found - 21e-6).abs() < 1e-12);
     // All-to-all: 24 of 32 shares leave a host of 8 ranks.
     let exchange = Constants {
@@ -187,7 +187,7 @@ fn times_are_sums_of_their_parts() {
         ..constants
     };
     let point = Choice { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple, channels: 16 };
-    let found = communicator.time_of(Operation::AllToAll, point, bytes, &exchange);
+    let found = communicator.time_of(Function::AllToAll, point, bytes, &exchange);
     let expected = 1e-6 + 5e-6 + 8.0 * bytes as f64 * 24.0 / 32.0 / 200e9;
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");
 }
@@ -225,7 +225,7 @@ fn messages_of_a_ring_wait_for_their_proxy() {
         let communicator = Communicator { hardware: &hardware, layout: on(4, 4), settings: &settings };
         let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
         // Per step: parts of `message` bytes, four on every NIC, each in two slices.
-        communicator.time_of(Operation::AllReduce, choice, message * 16 * 16, &constants) / 30.0
+        communicator.time_of(Function::AllReduce, choice, message * 16 * 16, &constants) / 30.0
     };
     let near =
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
@@ -260,7 +260,7 @@ fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
     // Per step, parts of so many bytes: two channels on each of two NICs.
     let step = |part: u64| {
         let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::LL, channels: 4 };
-        communicator.time_of(Operation::AllReduce, choice, part * 8 * 4, &constants) / 14.0
+        communicator.time_of(Function::AllReduce, choice, part * 8 * 4, &constants) / 14.0
     };
     // Flags double them on the wire: 2 KiB of data are sent unasked, 4 KiB are not, and parts beyond 32 KiB go in chunks.
     assert!((step(2048) - 2.0 * 2048.0 / 12.5e9).abs() < 1e-12);
@@ -286,14 +286,14 @@ fn a_low_latency_message_beyond_the_rendezvous_threshold_is_pulled() {
     let communicator = Communicator { hardware: &hardware, layout: on(2, 1), settings: &settings };
     let choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::LL, channels: 2 };
     // A chunk on each of two channels, up and down: LL's flags double it on the wire of 25 GB/s.
-    let time = |chunk: u64| communicator.time_of(Operation::AllReduce, choice, 2 * chunk, &constants);
+    let time = |chunk: u64| communicator.time_of(Function::AllReduce, choice, 2 * chunk, &constants);
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // 16 KiB on the wire are copied at LL's own share, 32 KiB are pulled at Simple's.
     near(time(8192), 2.0 * 14e-6 + 2.0 * 16384.0 / (0.05 * 25e9));
     near(time(16384), 2.0 * 14e-6 + 2.0 * 2.0 * 32768.0 / (0.8 * 25e9));
     // Without such a threshold all are copied.
     let copied = Constants { pulled: 0.0, ..constants.clone() };
-    let all = communicator.time_of(Operation::AllReduce, choice, 2 * 16384, &copied);
+    let all = communicator.time_of(Function::AllReduce, choice, 2 * 16384, &copied);
     near(all, 2.0 * 14e-6 + 2.0 * 32768.0 / (0.05 * 25e9));
 }
 
@@ -312,7 +312,7 @@ fn a_tree_fills_once_and_is_as_deep_as_its_hosts_need() {
     let time = |domains, protocol, bytes: u64| {
         let communicator = Communicator { hardware: &hardware, layout: on(domains, 1), settings: &settings };
         let choice = Choice { algorithm: Algorithm::Tree, protocol, channels: 2 };
-        communicator.time_of(Operation::AllReduce, choice, bytes, &constants)
+        communicator.time_of(Function::AllReduce, choice, bytes, &constants)
     };
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // Two hosts: the first chunk of both channels goes up and down, the others follow it one way over 25 GB/s.
@@ -347,7 +347,7 @@ fn versions_of_nccl_decide_by_their_own_tables() {
     let latency = |version, algorithm, protocol| {
         let settings = with(version);
         Communicator { hardware: &hardware, layout: on(8, 4), settings: &settings }
-            .estimate(Operation::AllReduce, algorithm, protocol)
+            .estimate(Function::AllReduce, algorithm, protocol)
             .expect("allowed")
             .latency
     };
@@ -362,19 +362,19 @@ fn versions_of_nccl_decide_by_their_own_tables() {
     near(latency("2.23.4", Algorithm::Ring, Protocol::LL), 6.6 + 48.0 * 2.0 + 14.0 * 2.7);
     near(latency("2.14.3", Algorithm::Ring, Protocol::LL), 3.6 + 46.0 * 0.47 * 1.8 + 16.0 * 2.7);
     // All-reduces of 1 MiB of 8 hosts: Argonne's logs show trees with 2.18 and the rings of LL with 2.21.
-    let choose = |version, layout, operation, bytes| {
+    let choose = |version, layout, function, bytes| {
         let settings = with(version);
         let choice = Communicator { hardware: &hardware, layout, settings: &settings }
-            .choose(operation, bytes)
+            .choose(function, bytes)
             .expect("all is allowed");
         (choice.algorithm, choice.protocol)
     };
-    let all_reduce = Operation::AllReduce;
+    let all_reduce = Function::AllReduce;
     assert_eq!(choose("2.18", on(8, 4), all_reduce, 1 << 20), (Algorithm::Tree, Protocol::Simple));
     assert_eq!(choose("2.21", on(8, 4), all_reduce, 1 << 20), (Algorithm::Ring, Protocol::LL));
     // PAT came with 2.23.
-    assert_eq!(choose("2.22.3", on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Ring);
-    assert_eq!(choose("2.23.4", on(64, 1), Operation::AllGather, 1 << 16).0, Algorithm::Pat);
+    assert_eq!(choose("2.22.3", on(64, 1), Function::AllGather, 1 << 16).0, Algorithm::Ring);
+    assert_eq!(choose("2.23.4", on(64, 1), Function::AllGather, 1 << 16).0, Algorithm::Pat);
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn the_search_counts_channels_of_nics_whatever_the_fabric_carries() {
     let settings = Settings::default();
     let believed = |hardware: &Hardware, layout, algorithm| {
         Communicator { hardware, layout, settings: &settings }
-            .estimate(Operation::AllReduce, algorithm, Protocol::Simple)
+            .estimate(Function::AllReduce, algorithm, Protocol::Simple)
             .expect("allowed")
             .bandwidth
     };
@@ -423,28 +423,28 @@ fn a_slow_leaf_slows_down_the_longer_it_is_used() {
         ..Constants::default()
     };
     let point = Choice { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple, channels: 16 };
-    let rate = |hardware: &Hardware, operation, ranks, bytes: u64| {
+    let rate = |hardware: &Hardware, function, ranks, bytes: u64| {
         let communicator = Communicator { hardware, layout: on(2, ranks), settings: &settings };
-        bytes as f64 / communicator.time_of(operation, point, bytes, &constants)
+        bytes as f64 / communicator.time_of(function, point, bytes, &constants)
     };
     let near =
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
     // The NIC behind the leaf sends half of one rank's buffer to the other host, however many ranks there are.
     for ranks in [1, 4, 8] {
         let bytes = 1_000_000_000 * u64::from(ranks);
-        near(rate(&hardware, Operation::AllToAll, ranks, bytes), 2.0 * 10e9 / 2.0);
-        near(rate(&hardware, Operation::AllToAll, ranks, 3 * bytes), 2.0 * 10e9 / 4.0);
+        near(rate(&hardware, Function::AllToAll, ranks, bytes), 2.0 * 10e9 / 2.0);
+        near(rate(&hardware, Function::AllToAll, ranks, 3 * bytes), 2.0 * 10e9 / 4.0);
     }
-    near(rate(&hardware, Operation::SendReceive, 8, 1_000_000_000), 10e9 / 2.0);
+    near(rate(&hardware, Function::SendReceive, 8, 1_000_000_000), 10e9 / 2.0);
     // Short ones get all that the leaf lets out, and a leaf that lets out what its NICs send is none.
-    assert!((rate(&hardware, Operation::SendReceive, 8, 1 << 20) / 10e9 - 1.0).abs() < 2e-3);
+    assert!((rate(&hardware, Function::SendReceive, 8, 1 << 20) / 10e9 - 1.0).abs() < 2e-3);
     let wide = Hardware { slow_leaf: false, ..hardware.clone() };
-    near(rate(&wide, Operation::SendReceive, 8, 1_000_000_000), wide.nic);
+    near(rate(&wide, Function::SendReceive, 8, 1_000_000_000), wide.nic);
     // Rings wait for their slowest rail: eight times what it gets, not the share of the NICs that Simple gets.
     let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
     let time = |hardware: &Hardware| {
         Communicator { hardware, layout: on(2, 8), settings: &settings }.time_of(
-            Operation::AllGather,
+            Function::AllGather,
             ring,
             64 << 30,
             &constants,
@@ -462,17 +462,17 @@ fn times_grow_with_sizes_while_the_choice_stays() {
     for hardware in [dgx_a100(), dgx_h100()] {
         for layout in [on(1, 2), on(1, 8), on(2, 8), on(16, 8), on(8, 1)] {
             let communicator = Communicator { hardware: &hardware, layout, settings: &settings };
-            for operation in [Operation::AllReduce, Operation::AllGather, Operation::AllToAll] {
+            for function in [Function::AllReduce, Function::AllGather, Function::AllToAll] {
                 let mut last: Option<(Choice, f64)> = None;
                 for exponent in 3..34 {
                     let (choice, time) = communicator
-                        .time(operation, 1 << exponent, &Constants::default())
+                        .time(function, 1 << exponent, &Constants::default())
                         .expect("something is left");
                     assert!(time > 0.0 && time.is_finite());
                     if let Some((before, least)) = last
                         && (before.algorithm, before.protocol) == (choice.algorithm, choice.protocol)
                     {
-                        assert!(time >= 0.999 * least, "{operation:?} {layout:?} 2^{exponent}");
+                        assert!(time >= 0.999 * least, "{function:?} {layout:?} 2^{exponent}");
                     }
                     last = Some((choice, time));
                 }
@@ -494,14 +494,14 @@ fn machine(hardware: Hardware, constants: Constants) -> Machine {
     }
 }
 
-const OPERATIONS: [Operation; 7] = [
-    Operation::AllReduce,
-    Operation::AllGather,
-    Operation::ReduceScatter,
-    Operation::Broadcast,
-    Operation::Reduce,
-    Operation::AllToAll,
-    Operation::SendReceive,
+const FUNCTIONS: [Function; 7] = [
+    Function::AllReduce,
+    Function::AllGather,
+    Function::ReduceScatter,
+    Function::Broadcast,
+    Function::Reduce,
+    Function::AllToAll,
+    Function::SendReceive,
 ];
 
 #[test]
@@ -511,14 +511,14 @@ fn a_choice_takes_longer_for_more_bytes() {
         let constants = Constants { crowd: [0.05, 0.05, 0.2], proxy: 1e-6, ..Constants::default() };
         for (domains, ranks) in [(1, 2), (1, 8), (2, 1), (2, 8), (16, 8), (64, 4), (512, 8)] {
             let on = Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings };
-            for operation in OPERATIONS {
+            for function in FUNCTIONS {
                 for shift in 3..34 {
-                    let choice = on.choose(operation, 1 << shift).unwrap();
-                    let time = |bytes| on.time_of(operation, choice, bytes, &constants);
+                    let choice = on.choose(function, 1 << shift).unwrap();
+                    let time = |bytes| on.time_of(function, choice, bytes, &constants);
                     let (less, more) = (time(1 << shift), time(2 << shift));
                     assert!(
                         less <= more * (1.0 + 1e-9),
-                        "{operation:?} {domains} {ranks} {shift} {less} {more}"
+                        "{function:?} {domains} {ranks} {shift} {less} {more}"
                     );
                 }
             }
@@ -537,10 +537,10 @@ fn more_hosts_than_a_group_crowd_its_links_and_further_ranks_wait_for_a_proxy() 
         let on = Communicator { hardware: &hardware, layout: on(domains, 8), settings: &settings };
         let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
         // A ring of very many bytes is all bytes; 16 channels of eight NICs hide half of the hops.
-        let time = |constants| on.time_of(Operation::AllReduce, choice, 1 << 40, constants);
+        let time = |constants| on.time_of(Function::AllReduce, choice, 1 << 40, constants);
         assert!((time(&crowded) / time(&none) / grows - 1.0).abs() < 1e-3, "{domains}");
         let tree = Choice { algorithm: Algorithm::Tree, ..choice };
-        let short = |constants| on.time_of(Operation::AllReduce, tree, 1, constants);
+        let short = |constants| on.time_of(Function::AllReduce, tree, 1, constants);
         let levels = f64::from(domains.ilog2());
         // Seven further ranks, at every level up and down.
         assert!((short(&proxies) - short(&none) - 2.0 * levels * 7.0 * 5e-6).abs() < 1e-9, "{domains}");
@@ -555,7 +555,7 @@ fn a_peer_of_grouped_sends_has_fewer_channels_among_more_ranks() {
     let size = 1 << 34;
     let time = |domains, ranks| {
         Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings }
-            .time(Operation::SendReceive, size, &constants)
+            .time(Function::SendReceive, size, &constants)
             .unwrap()
             .1
     };
@@ -620,15 +620,15 @@ fn more_bytes_never_take_less_where_nobody_has_measured() {
         let settings = Settings::default();
         for (domains, ranks) in [(1, 2), (1, 4), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (64, 4), (512, 8)] {
             let on = Communicator { hardware: &hardware, layout: on(domains, ranks), settings: &settings };
-            for operation in OPERATIONS {
+            for function in FUNCTIONS {
                 let mut before = 0.0;
                 // Eight sizes in each octave, from 8 B to 16 GiB.
                 for step in 0..=31 * 8 {
                     let bytes = (8u64 << (step / 8)) * (8 + step % 8) / 8;
-                    let (choice, time) = on.time(operation, bytes, &constants).unwrap();
+                    let (choice, time) = on.time(function, bytes, &constants).unwrap();
                     assert!(
                         time >= before * (1.0 - 1e-9),
-                        "{operation:?} {domains}x{ranks} {bytes}: {time} after {before}, {choice:?}"
+                        "{function:?} {domains}x{ranks} {bytes}: {time} after {before}, {choice:?}"
                     );
                     before = time;
                 }

@@ -39,7 +39,7 @@
 use serde::Deserialize;
 use windtunnel_kernel::math;
 
-use super::{Algorithm, Choice, Communicator, NcclError, Operation, Protocol};
+use super::{Algorithm, Choice, Communicator, Function, NcclError, Protocol};
 use crate::collectives::dispatcher;
 
 /// What a system's measurements decide; priors are NCCL's own constants. Times in seconds, shares of a sheet's rate;
@@ -195,12 +195,12 @@ impl Communicator<'_> {
     /// [`NcclError`] where the settings leave nothing.
     pub fn time(
         &self,
-        operation: Operation,
+        function: Function,
         bytes: u64,
         constants: &Constants,
     ) -> Result<(Choice, f64), NcclError> {
-        let choice = self.choose(operation, bytes)?;
-        let mut best = (choice, self.time_of(operation, choice, bytes, constants));
+        let choice = self.choose(function, bytes)?;
+        let mut best = (choice, self.time_of(function, choice, bytes, constants));
         if constants.even {
             // What NCCL takes for more bytes, channels among it, it may take for these.
             let mut tried = None;
@@ -209,13 +209,13 @@ impl Communicator<'_> {
                 .map(|step| ((parts + u64::from(step % OCTAVE)) << (step / OCTAVE)) / parts)
                 .filter(|&larger| larger > bytes);
             for size in std::iter::once(bytes).chain(larger) {
-                let Choice { algorithm, protocol, .. } = self.choose(operation, size)?;
+                let Choice { algorithm, protocol, .. } = self.choose(function, size)?;
                 if tried.replace((algorithm, protocol)) == Some((algorithm, protocol)) {
                     continue;
                 }
                 for channels in self.channels_of(algorithm, protocol, bytes)..=self.channels() {
                     let choice = Choice { algorithm, protocol, channels };
-                    let time = self.time_of(operation, choice, bytes, constants);
+                    let time = self.time_of(function, choice, bytes, constants);
                     if time < best.1 {
                         best = (choice, time);
                     }
@@ -226,16 +226,14 @@ impl Communicator<'_> {
     }
 
     /// Seconds of `choice`.
-    pub fn time_of(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+    pub fn time_of(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let issue = f64::from(self.layout.ranks_per_process.saturating_sub(1)) * constants.issue;
-        let rest = match (operation, choice.algorithm) {
+        let rest = match (function, choice.algorithm) {
             _ if self.layout.members() == 1 => 2.0 * bytes as f64 / self.hardware.memory,
-            (_, Algorithm::PointToPoint) if operation == Operation::AllToAll => {
-                self.exchange(bytes, constants)
-            }
+            (_, Algorithm::PointToPoint) if function == Function::AllToAll => self.exchange(bytes, constants),
             (_, Algorithm::PointToPoint) => self.send_receive(bytes, constants),
-            (_, Algorithm::Nvls | Algorithm::NvlsTree) => self.summed(operation, choice, bytes, constants),
-            (_, Algorithm::Ring | Algorithm::Pat) => self.ring(operation, choice, bytes, constants),
+            (_, Algorithm::Nvls | Algorithm::NvlsTree) => self.summed(function, choice, bytes, constants),
+            (_, Algorithm::Ring | Algorithm::Pat) => self.ring(function, choice, bytes, constants),
             (_, Algorithm::Tree) => self.tree(choice, bytes, constants),
             (_, Algorithm::CollnetChain | Algorithm::CollnetDirect) => {
                 self.network_summed(choice, bytes, constants)
@@ -257,9 +255,9 @@ impl Communicator<'_> {
         1.0 + constants.crowd[at] * math::log2(f64::from(self.layout.domains) / GROUP).max(0.0)
     }
 
-    fn ring(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+    fn ring(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let at = choice.protocol as usize;
-        let (steps, _) = self.ring_steps(operation);
+        let (steps, _) = self.ring_steps(function);
         let steps_bytes = bytes as f64 * f64::from(steps) / f64::from(self.layout.members());
         // Rounds of a small buffer over parallel aggregated trees: a logarithm of hops, the same bytes.
         let (inside, crossing) = if choice.algorithm == Algorithm::Pat {
@@ -269,7 +267,7 @@ impl Communicator<'_> {
             (f64::from(steps - crossing), f64::from(crossing))
         };
         let mut rate = self.scale_up() * constants.share_scale_up[at];
-        let message = self.ring_message(operation, choice, bytes);
+        let message = self.ring_message(function, choice, bytes);
         let mut alone = 1.0;
         if self.layout.domains > 1 {
             let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
@@ -287,10 +285,10 @@ impl Communicator<'_> {
     /// Data of a ring's message between hosts: of a channel's part at most a chunk, which is one step of LL or LL128 and four
     /// of Simple. That sends a chunk in two slices, of 32 KiB at least (`genericOp` in `prims_simple.h`). A broadcast or
     /// a reduction goes round in steps.
-    fn ring_message(&self, operation: Operation, choice: Choice, bytes: u64) -> f64 {
+    fn ring_message(&self, function: Function, choice: Choice, bytes: u64) -> f64 {
         let step = step(choice.protocol, self.settings.buffer) as f64;
         let each = bytes as f64 / f64::from(choice.channels);
-        if matches!(operation, Operation::Broadcast | Operation::Reduce) {
+        if matches!(function, Function::Broadcast | Function::Reduce) {
             return each.min(step);
         }
         let part = each / f64::from(self.layout.members());
@@ -431,12 +429,12 @@ impl Communicator<'_> {
         chunk.min(each.max(1)) as f64
     }
 
-    fn summed(&self, operation: Operation, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
+    fn summed(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let ranks = f64::from(self.layout.ranks);
         let size = bytes as f64;
         let part = (ranks - 1.0) / ranks;
         let inside = self.scale_up() * constants.share_sums;
-        let sent = if operation == Operation::AllReduce { size / part } else { size * part };
+        let sent = if function == Function::AllReduce { size / part } else { size * part };
         let mut time = sent / inside;
         let mut hops = 0.0;
         if choice.algorithm == Algorithm::NvlsTree {

@@ -1,7 +1,7 @@
 //! NCCL's estimate of every algorithm and protocol, and its choice.
 
 use super::prior::{self, Hop};
-use super::{Algorithm, Architecture, Communicator, NcclError, Operation, Protocol};
+use super::{Algorithm, Architecture, Communicator, Function, NcclError, Protocol};
 
 /// What the tuner takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ fn link_of(architecture: Architecture) -> f64 {
 
 impl Communicator<'_> {
     /// Steps of a ring of all ranks, and how many of them cross the network.
-    pub(super) fn ring_steps(&self, operation: Operation) -> (u32, u32) {
+    pub(super) fn ring_steps(&self, function: Function) -> (u32, u32) {
         let (n, domains) = (self.layout.members(), self.layout.domains);
-        match operation {
-            Operation::AllReduce => (2 * (n - 1), 2 * (domains - 1)),
-            Operation::AllGather | Operation::ReduceScatter => (n - 1, domains - 1),
+        match function {
+            Function::AllReduce => (2 * (n - 1), 2 * (domains - 1)),
+            Function::AllGather | Function::ReduceScatter => (n - 1, domains - 1),
             _ => (n, if domains > 1 { domains } else { 0 }),
         }
     }
@@ -104,11 +104,10 @@ impl Communicator<'_> {
     }
 
     /// How many of a ring's steps the tuner believes to cross the network.
-    fn believed_crossing(&self, operation: Operation) -> u32 {
-        let (_, crossing) = self.ring_steps(operation);
-        let one_more = operation == Operation::AllReduce
-            && self.layout.domains > 1
-            && !self.settings.version.since(23, 0);
+    fn believed_crossing(&self, function: Function) -> u32 {
+        let (_, crossing) = self.ring_steps(function);
+        let one_more =
+            function == Function::AllReduce && self.layout.domains > 1 && !self.settings.version.since(23, 0);
         if one_more { crossing + 2 } else { crossing }
     }
 
@@ -122,14 +121,14 @@ impl Communicator<'_> {
         if protocol == Protocol::Simple { 3.0 * one } else { one }
     }
 
-    fn allowed(&self, operation: Operation, algorithm: Algorithm, protocol: Protocol) -> bool {
+    fn allowed(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> bool {
         let (hardware, domains, settings) = (self.hardware, self.layout.domains, self.settings);
         let enough = self.layout.members() > 2;
         let fits = match algorithm {
             Algorithm::Ring => true,
-            Algorithm::Tree => operation == Operation::AllReduce,
+            Algorithm::Tree => function == Function::AllReduce,
             Algorithm::Pat => {
-                matches!(operation, Operation::AllGather | Operation::ReduceScatter)
+                matches!(function, Function::AllGather | Function::ReduceScatter)
                     && protocol == Protocol::Simple
                     && settings.version.since(23, 0)
                     && self.layout.ranks == 1
@@ -137,9 +136,9 @@ impl Communicator<'_> {
             }
             Algorithm::Nvls => {
                 // Of sums at first, since 2.19 of the others, too.
-                let known = match operation {
-                    Operation::AllReduce => settings.version.since(17, 0),
-                    Operation::AllGather | Operation::ReduceScatter => settings.version.since(19, 0),
+                let known = match function {
+                    Function::AllReduce => settings.version.since(17, 0),
+                    Function::AllGather | Function::ReduceScatter => settings.version.since(19, 0),
                     _ => false,
                 };
                 protocol == Protocol::Simple
@@ -159,14 +158,14 @@ impl Communicator<'_> {
                     && self.linked()
                     && self.layout.ranks > 2
                     && domains > 1
-                    && operation == Operation::AllReduce
+                    && function == Function::AllReduce
             }
             Algorithm::CollnetDirect | Algorithm::CollnetChain => {
                 protocol == Protocol::Simple
                     && settings.collnet
                     && hardware.network_sums
                     && domains > 1
-                    && operation == Operation::AllReduce
+                    && function == Function::AllReduce
             }
             Algorithm::PointToPoint => false,
         };
@@ -178,13 +177,8 @@ impl Communicator<'_> {
     }
 
     /// The tuner's latency and bandwidth; `None` where the combination is not to be had.
-    pub fn estimate(
-        &self,
-        operation: Operation,
-        algorithm: Algorithm,
-        protocol: Protocol,
-    ) -> Option<Estimate> {
-        if !self.allowed(operation, algorithm, protocol) {
+    pub fn estimate(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> Option<Estimate> {
+        if !self.allowed(function, algorithm, protocol) {
             return None;
         }
         let (architecture, domains) = (self.hardware.architecture, self.layout.domains);
@@ -202,8 +196,8 @@ impl Communicator<'_> {
         // The first tables ended with Ampere's.
         let bus =
             if architecture == Architecture::Ampere && !version.since(18, 0) { bus.min(235.0) } else { bus };
-        let steps = self.ring_steps(operation).0;
-        let crossing = self.believed_crossing(operation);
+        let steps = self.ring_steps(function).0;
+        let crossing = self.believed_crossing(function);
         let at = protocol as usize;
         let ratio = match algorithm {
             Algorithm::Ring => members / f64::from(steps),
@@ -216,7 +210,7 @@ impl Communicator<'_> {
         let simple_tree = if simple { 0.85 } else { 1.0 };
         let bus = match (algorithm, protocol) {
             (Algorithm::Ring, Protocol::LL) => {
-                let sums = matches!(operation, Operation::AllReduce | Operation::Reduce);
+                let sums = matches!(function, Function::AllReduce | Function::Reduce);
                 (bus * prior::ring_ll_share(version, several, sums)).min(ll_most)
             }
             (Algorithm::Ring, Protocol::LL128) => {
@@ -239,7 +233,7 @@ impl Communicator<'_> {
             }
             (Algorithm::Nvls, _) => {
                 let whole = inside * prior::nvls_efficiency(architecture);
-                if operation == Operation::AllReduce { whole * (ranks - 1.0) / ranks } else { whole }
+                if function == Function::AllReduce { whole * (ranks - 1.0) / ranks } else { whole }
             }
             (Algorithm::NvlsTree, _) => {
                 (inside * prior::nvls_efficiency(architecture) * 2.0).min(between * 0.92)
@@ -262,7 +256,7 @@ impl Communicator<'_> {
         };
         let levels = f64::from(domains.max(1).ilog2());
         let hops = match algorithm {
-            Algorithm::Ring if matches!(operation, Operation::Broadcast | Operation::Reduce) => {
+            Algorithm::Ring if matches!(function, Function::Broadcast | Function::Reduce) => {
                 f64::from(steps) * if domains > 1 { inter } else { intra }
             }
             Algorithm::Ring => {
@@ -279,9 +273,9 @@ impl Communicator<'_> {
     }
 
     /// What the tuner believes `bytes` take, microseconds.
-    pub fn estimated(&self, operation: Operation, choice: (Algorithm, Protocol), bytes: u64) -> Option<f64> {
+    pub fn estimated(&self, function: Function, choice: (Algorithm, Protocol), bytes: u64) -> Option<f64> {
         let (algorithm, protocol) = choice;
-        let Estimate { mut latency, mut bandwidth } = self.estimate(operation, algorithm, protocol)?;
+        let Estimate { mut latency, mut bandwidth } = self.estimate(function, algorithm, protocol)?;
         if algorithm == Algorithm::Tree {
             bandwidth *= prior::tree_correction(protocol, bytes);
         }
@@ -294,7 +288,7 @@ impl Communicator<'_> {
         let plateau = algorithm == Algorithm::Ring
             && protocol == Protocol::Simple
             && self.layout.domains > 1
-            && operation == Operation::AllReduce
+            && function == Function::AllReduce
             && long;
         if plateau {
             latency *= match self.hardware.architecture {
@@ -312,8 +306,8 @@ impl Communicator<'_> {
     ///
     /// # Errors
     /// [`NcclError`] where the settings leave nothing.
-    pub fn choose(&self, operation: Operation, bytes: u64) -> Result<Choice, NcclError> {
-        if matches!(operation, Operation::AllToAll | Operation::SendReceive) {
+    pub fn choose(&self, function: Function, bytes: u64) -> Result<Choice, NcclError> {
+        if matches!(function, Function::AllToAll | Function::SendReceive) {
             return Ok(Choice {
                 algorithm: Algorithm::PointToPoint,
                 protocol: Protocol::Simple,
@@ -323,14 +317,14 @@ impl Communicator<'_> {
         let mut best: Option<(f64, Algorithm, Protocol)> = None;
         for algorithm in Algorithm::ALL {
             for protocol in Protocol::ALL {
-                let Some(time) = self.estimated(operation, (algorithm, protocol), bytes) else { continue };
+                let Some(time) = self.estimated(function, (algorithm, protocol), bytes) else { continue };
                 if best.is_none_or(|(least, ..)| time < least) {
                     best = Some((time, algorithm, protocol));
                 }
             }
         }
         let (_, algorithm, protocol) = best.ok_or(NcclError::NothingLeft {
-            operation,
+            function,
             ranks: self.layout.members(),
             domains: self.layout.domains,
         })?;

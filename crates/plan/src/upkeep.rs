@@ -1,12 +1,12 @@
 //! What fails, is drained and is kept back.
 
-use windtunnel_cluster::faults::{Class, KnownFault, Maintenance, Operations, Process, Spares};
+use windtunnel_cluster::faults::{Class, KnownFault, Maintenance, Process, Spares, Upkeep};
 
 use crate::plant::FabricPlant;
 
 /// What fails, is drained and is kept back.
 #[derive(Clone)]
-pub struct OperationsPlan {
+pub struct UpkeepPlan {
     /// The components.
     pub plant: FabricPlant,
     /// Random faults by class.
@@ -21,10 +21,10 @@ pub struct OperationsPlan {
     pub left_out: u64,
 }
 
-impl OperationsPlan {
+impl UpkeepPlan {
     /// As the cluster takes it.
-    pub fn as_operations(&self) -> Operations<'_> {
-        Operations {
+    pub fn as_upkeep(&self) -> Upkeep<'_> {
+        Upkeep {
             plant: &self.plant,
             processes: self.processes.clone(),
             known: self.known.clone(),

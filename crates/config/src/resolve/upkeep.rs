@@ -10,8 +10,8 @@ use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
-use windtunnel_plan::operations::OperationsPlan;
 use windtunnel_plan::plant::FabricPlant;
+use windtunnel_plan::upkeep::UpkeepPlan;
 use windtunnel_topology::{Names, Topology};
 
 use super::names::find;
@@ -54,18 +54,18 @@ struct Counts {
     software: u32,
 }
 
-/// Checks what `scenario` says of operations; `None` if it says nothing.
+/// Checks what `scenario` says of upkeep; `None` if it says nothing.
 ///
 /// # Errors
 /// [`InputError`] with the path of the key, or the line of a log, at fault.
-pub fn operations(
+pub fn upkeep(
     scenario: &Scenario,
     fabric: &FabricParts,
     bare: bool,
     source: &str,
     base: &Inputs,
     evidence: &mut EvidenceList,
-) -> Result<Option<OperationsPlan>, InputError> {
+) -> Result<Option<UpkeepPlan>, InputError> {
     let cluster = &scenario.cluster;
     if cluster.faults.is_empty() && cluster.maintenance.is_empty() && cluster.spares.is_none() {
         return Ok(None);
@@ -122,7 +122,7 @@ pub fn operations(
             format!("{} of {} hosts are spares, and none is left", spares.hosts, fabric.topology.hosts());
         return Err(InputError::new(at("spares.hosts"), message));
     }
-    let plan = OperationsPlan { plant, processes, known, maintenance, spares, left_out };
+    let plan = UpkeepPlan { plant, processes, known, maintenance, spares, left_out };
     if scenario.network.backend.is_some() && plan.changes_fabric() {
         let message = "a model of one's own is not told what fails";
         return Err(InputError::new(format!("{source}: network.backend"), message)

@@ -8,12 +8,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use windtunnel_cluster::by_duration::{Ended, Observer, run as run_by_duration};
 use windtunnel_cluster::cluster::{Job, Machine};
 use windtunnel_cluster::life::Lives;
 use windtunnel_cluster::log::shape::Shape;
 use windtunnel_cluster::log::{Format, ReadOptions, Scale, read};
 use windtunnel_cluster::placement::{Locality, Packed};
-use windtunnel_cluster::replay::{Ended, Observer, replay};
 use windtunnel_cluster::scheduler::{self, Options, SCHEDULERS};
 use windtunnel_kernel::{CalendarTime, Span, memory};
 
@@ -83,7 +83,7 @@ fn main() {
         regions: 1,
         reaction_delay: Span::from_us(1_000),
         lives: Lives::default(),
-        operations: None,
+        upkeep: None,
         seed: 1,
         queue: None,
         placements: vec![&Packed],
@@ -97,7 +97,8 @@ fn main() {
         let mut scheduler = scheduler::by_name(name, &options).expect("it is a built-in one");
         let mut starts = Starts(Vec::with_capacity(jobs.len()));
         let began = Instant::now();
-        let replayed = replay(&jobs, &durations, &machine, scheduler.as_mut(), &mut starts).expect("it ends");
+        let replayed =
+            run_by_duration(&jobs, &durations, &machine, scheduler.as_mut(), &mut starts).expect("it ends");
         let seconds = began.elapsed().as_secs_f64();
         let waited: u128 =
             starts.0.iter().map(|&(job, start)| u128::from(start - jobs[job as usize].submit.ns())).sum();

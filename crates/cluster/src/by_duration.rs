@@ -69,9 +69,9 @@ pub trait Observer {
     }
 }
 
-/// What a replay came to.
+/// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replayed {
+pub struct Outcome {
     /// GPU-time until the end.
     pub gpu_time: GpuTime,
     /// The end: of the last job, or where it was stopped.
@@ -88,9 +88,9 @@ pub struct Replayed {
     pub timeline: Timeline,
 }
 
-/// Why a replay failed.
+/// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplayError {
+pub enum RunError {
     /// The cluster cannot go on.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -105,14 +105,14 @@ const PACE: u64 = 1 << 6;
 /// Runs `jobs`, in order of submission, each for its part of `durations` (nanoseconds, at least 1), to their end.
 ///
 /// # Errors
-/// [`ReplayError`].
-pub fn replay(
+/// [`RunError`].
+pub fn run(
     jobs: &[Job],
     durations: &[u64],
     machine: &Machine<'_>,
     scheduler: &mut dyn Scheduler,
     observer: &mut dyn Observer,
-) -> Result<Replayed, ReplayError> {
+) -> Result<Outcome, RunError> {
     let mut cluster = Cluster::new(jobs, machine);
     cluster.check_room()?;
     if observer.wants_stays() {
@@ -140,7 +140,7 @@ pub fn replay(
         cluster.advance(now, scheduler);
         timeline.until(now, cluster.gpu_states());
         for record in cluster.take_faults() {
-            observer.fault(&record).map_err(ReplayError::Observer)?;
+            observer.fault(&record).map_err(RunError::Observer)?;
         }
         while let Some(&Reverse((at, job, start))) = ends.peek().filter(|Reverse((at, ..))| *at <= now) {
             ends.pop();
@@ -153,7 +153,7 @@ pub fn replay(
             let submit = cluster.submitted_at(job).expect("it was");
             let row =
                 Ended { job, submit, start, finish: CalendarTime::from_ns(at), time: cluster.job_time(job) };
-            observer.ended(&row).map_err(ReplayError::Observer)?;
+            observer.ended(&row).map_err(RunError::Observer)?;
         }
         let starts = cluster.decide(scheduler)?.iter().filter_map(|change| match change {
             Change::Started(job) => Some(*job),
@@ -170,7 +170,7 @@ pub fn replay(
         let (waiting, running) = (cluster.queue().len() as u64, cluster.running().len() as u64);
         timeline.jobs(waiting, running, cluster.broken_free());
         for stay in cluster.take_stays() {
-            observer.stay(&stay).map_err(ReplayError::Observer)?;
+            observer.stay(&stay).map_err(RunError::Observer)?;
         }
         if events.is_multiple_of(PACE) && !observer.progress(ended, CalendarTime::from_ns(now), events) {
             complete = false;
@@ -179,9 +179,9 @@ pub fn replay(
     }
     let open = if observer.wants_stays() { cluster.open_stays() } else { Vec::new() };
     for stay in open {
-        observer.stay(&stay).map_err(ReplayError::Observer)?;
+        observer.stay(&stay).map_err(RunError::Observer)?;
     }
     let end = CalendarTime::from_ns(cluster.now());
-    let tallies = if machine.operations.is_some() { cluster.tallies().collect() } else { Vec::new() };
-    Ok(Replayed { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete, timeline })
+    let tallies = if machine.upkeep.is_some() { cluster.tallies().collect() } else { Vec::new() };
+    Ok(Outcome { gpu_time: cluster.gpu_time(), end, tallies, ended, events, complete, timeline })
 }

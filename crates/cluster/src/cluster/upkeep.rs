@@ -13,110 +13,10 @@
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::EndpointId;
 
-use super::{Change, Cluster, Debts, HOPELESS, JobId, Place, Running, View};
+use super::{Change, Cluster, Debts, FaultRecord, HOPELESS, JobId, Place, Reason, Running, Tally, View};
 use crate::faults::{Cause, Known};
-use crate::faults::{Class, Component, Event, Leave, Operations, Out, Outages};
+use crate::faults::{Class, Component, Event, Leave, Out, Outages, Upkeep};
 use crate::scheduler::{Absence, Scheduler};
-
-/// Why something was taken out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// A fault of this class.
-    Fault(Class),
-    /// Maintenance.
-    Maintenance,
-}
-
-impl Reason {
-    /// All.
-    pub const ALL: [Self; 9] = [
-        Self::Fault(Class::Gpu),
-        Self::Fault(Class::Host),
-        Self::Fault(Class::Nic),
-        Self::Fault(Class::Cable),
-        Self::Fault(Class::Switch),
-        Self::Fault(Class::Software),
-        Self::Fault(Class::Rack),
-        Self::Fault(Class::Pod),
-        Self::Maintenance,
-    ];
-
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fault(class) => class.name(),
-            Self::Maintenance => "maintenance",
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Fault(class) => class as usize,
-            Self::Maintenance => 8,
-        }
-    }
-}
-
-/// A fault, or maintenance, and what it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultRecord {
-    /// When, in nanoseconds.
-    pub at: u64,
-    /// When it was over.
-    pub until: u64,
-    /// What.
-    pub component: Component,
-    /// Why.
-    pub reason: Reason,
-    /// GPUs that it took out.
-    pub gpus: u32,
-    /// Jobs that it interrupted or moved.
-    pub jobs: u32,
-    /// The first of them.
-    pub job: Option<JobId>,
-    /// GPU-nanoseconds of work that it undid.
-    pub lost: u128,
-}
-
-/// What all faults of a kind did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Faults.
-    pub faults: u64,
-    /// Jobs that they interrupted.
-    pub interruptions: u64,
-    /// GPU-nanoseconds of work that they undid.
-    pub lost: u128,
-}
-
-/// What has happened.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    tallies: [Tally; 9],
-    records: Vec<FaultRecord>,
-    /// Whether the scheduler knows of the spares.
-    opened: bool,
-}
-
-impl Log {
-    /// Records that nobody has taken.
-    pub(super) fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Those from number `from` on.
-    pub(super) fn since(&self, from: usize) -> &[FaultRecord] {
-        &self.records[from.min(self.records.len())..]
-    }
-
-    fn enter(&mut self, record: FaultRecord) {
-        let tally = &mut self.tallies[record.reason.index()];
-        tally.faults += 1;
-        tally.interruptions += u64::from(record.jobs);
-        tally.lost += record.lost;
-        self.records.push(record);
-    }
-}
 
 impl Cluster<'_> {
     /// What faults of each kind did.
@@ -211,20 +111,20 @@ impl Cluster<'_> {
     /// All that happens by now.
     pub(super) fn operate(&mut self, scheduler: &mut dyn Scheduler) {
         let machine = self.machine;
-        let Some(operations) = machine.operations else { return };
+        let Some(upkeep) = machine.upkeep else { return };
         if !std::mem::replace(&mut self.log.opened, true) {
             self.announce_spares(scheduler);
         }
         let mut happened = false;
         let now = self.now;
-        while let Some(event) = self.out().agenda.pop(operations, now) {
+        while let Some(event) = self.out().agenda.pop(upkeep, now) {
             happened = true;
             match event {
-                Event::Fails { component, until } => self.fail(operations, component, until, scheduler),
-                Event::Repaired { component } => self.repair(operations, component, scheduler),
-                Event::Noticed { window } => self.notice(operations, window, scheduler),
-                Event::Begins { window } => self.begin(operations, window, scheduler),
-                Event::Ends { window } => self.finish(operations, window, scheduler),
+                Event::Fails { component, until } => self.fail(upkeep, component, until, scheduler),
+                Event::Repaired { component } => self.repair(upkeep, component, scheduler),
+                Event::Noticed { window } => self.notice(upkeep, window, scheduler),
+                Event::Begins { window } => self.begin(upkeep, window, scheduler),
+                Event::Ends { window } => self.finish(upkeep, window, scheduler),
                 Event::Ready { host } => {
                     self.out().called -= 1;
                     self.ready(host, scheduler);
@@ -245,7 +145,7 @@ impl Cluster<'_> {
     }
 
     fn out(&mut self) -> &mut Outages {
-        self.outages.as_mut().expect("there are operations, so there is what they change")
+        self.outages.as_mut().expect("there is upkeep, so there is what they change")
     }
 
     fn announce_spares(&mut self, scheduler: &mut dyn Scheduler) {
@@ -258,20 +158,14 @@ impl Cluster<'_> {
         self.tell(&spare, scheduler);
     }
 
-    fn fail(
-        &mut self,
-        operations: &Operations<'_>,
-        component: Component,
-        until: u64,
-        scheduler: &mut dyn Scheduler,
-    ) {
+    fn fail(&mut self, upkeep: &Upkeep<'_>, component: Component, until: u64, scheduler: &mut dyn Scheduler) {
         let lasts = until > self.now;
         let (gpus, back) = if !component.class.is_fabric() {
             let mut gpus = Vec::new();
-            operations.plant.gpus(component, &mut gpus);
+            upkeep.plant.gpus(component, &mut gpus);
             (gpus, Vec::new())
         } else if lasts && self.out().fabric_out(component, Cause::Failed, until) {
-            self.out().cuts(operations, Cause::Failed)
+            self.out().cuts(upkeep, Cause::Failed)
         } else {
             (Vec::new(), Vec::new())
         };
@@ -292,7 +186,7 @@ impl Cluster<'_> {
         if lasts && component.class.is_fabric() {
             self.stay_cut(until, scheduler);
         }
-        self.replace(operations, &out, until, scheduler);
+        self.replace(upkeep, &out, until, scheduler);
     }
 
     /// Something more is out until `until`, which may keep GPUs cut off for as long.
@@ -301,13 +195,13 @@ impl Cluster<'_> {
         self.put_out(&cut, until, scheduler, |_| ());
     }
 
-    fn repair(&mut self, operations: &Operations<'_>, component: Component, scheduler: &mut dyn Scheduler) {
+    fn repair(&mut self, upkeep: &Upkeep<'_>, component: Component, scheduler: &mut dyn Scheduler) {
         if component.class.is_fabric() {
-            self.restore_fabric(operations, component, Cause::Failed, scheduler);
+            self.restore_fabric(upkeep, component, Cause::Failed, scheduler);
             return;
         }
         let mut gpus = Vec::new();
-        operations.plant.gpus(component, &mut gpus);
+        upkeep.plant.gpus(component, &mut gpus);
         self.put_back(&gpus, scheduler, |out| out.failed -= 1);
         self.retire(&gpus, scheduler);
     }
@@ -315,7 +209,7 @@ impl Cluster<'_> {
     /// A cable or switch works again, or is back from maintenance: from one `cause`.
     fn restore_fabric(
         &mut self,
-        operations: &Operations<'_>,
+        upkeep: &Upkeep<'_>,
         component: Component,
         cause: Cause,
         scheduler: &mut dyn Scheduler,
@@ -324,13 +218,13 @@ impl Cluster<'_> {
             return;
         }
         let (why, until) = self.out().fabric_cause();
-        let (cut, back) = self.out().cuts(operations, why);
+        let (cut, back) = self.out().cuts(upkeep, why);
         self.rejoin(&back, scheduler);
         // Another part is the largest now. Nothing has come between the jobs of this one, which go on to their end.
         match why {
             Cause::Failed => {
                 self.put_out(&cut, until, scheduler, |out| out.failed += 1);
-                self.replace(operations, &cut, until, scheduler);
+                self.replace(upkeep, &cut, until, scheduler);
             }
             Cause::Draining => self.put_out(&cut, until, scheduler, |out| out.draining += 1),
         }
@@ -347,18 +241,18 @@ impl Cluster<'_> {
         self.retire(&failed, scheduler);
     }
 
-    fn notice(&mut self, operations: &Operations<'_>, window: u32, scheduler: &mut dyn Scheduler) {
-        let known = operations.maintenance[window as usize];
+    fn notice(&mut self, upkeep: &Upkeep<'_>, window: u32, scheduler: &mut dyn Scheduler) {
+        let known = upkeep.maintenance[window as usize];
         let mut gpus = Vec::new();
         if known.component.class.is_fabric() {
             // Those that it will cut off, by what is out now.
             let mut out: Vec<Component> = self.out().fabric().chain([known.component]).collect();
             out.sort_unstable();
             out.dedup();
-            gpus = operations.plant.cut_off(&out);
+            gpus = upkeep.plant.cut_off(&out);
             gpus.retain(|gpu| !self.out().is_cut(*gpu));
         } else {
-            operations.plant.gpus(known.component, &mut gpus);
+            upkeep.plant.gpus(known.component, &mut gpus);
         }
         let moved =
             if known.leave == Leave::Migrated { self.interrupt_on(&gpus, true, false) } else { (0, None, 0) };
@@ -366,13 +260,13 @@ impl Cluster<'_> {
         self.out().known.insert(window, Known { gpus, moved: moved.0, job: moved.1 });
     }
 
-    fn begin(&mut self, operations: &Operations<'_>, window: u32, scheduler: &mut dyn Scheduler) {
-        let known = operations.maintenance[window as usize];
+    fn begin(&mut self, upkeep: &Upkeep<'_>, window: u32, scheduler: &mut dyn Scheduler) {
+        let known = upkeep.maintenance[window as usize];
         let noticed = self.out().known.remove(&window).expect("notice comes first");
         let fabric = known.component.class.is_fabric();
         let (gpus, back) = if fabric {
             let changed = self.out().fabric_out(known.component, Cause::Draining, known.end());
-            if changed { self.out().cuts(operations, Cause::Draining) } else { (Vec::new(), Vec::new()) }
+            if changed { self.out().cuts(upkeep, Cause::Draining) } else { (Vec::new(), Vec::new()) }
         } else {
             (noticed.gpus.clone(), Vec::new())
         };
@@ -398,10 +292,10 @@ impl Cluster<'_> {
         }
     }
 
-    fn finish(&mut self, operations: &Operations<'_>, window: u32, scheduler: &mut dyn Scheduler) {
-        let known = operations.maintenance[window as usize];
+    fn finish(&mut self, upkeep: &Upkeep<'_>, window: u32, scheduler: &mut dyn Scheduler) {
+        let known = upkeep.maintenance[window as usize];
         if known.component.class.is_fabric() {
-            self.restore_fabric(operations, known.component, Cause::Draining, scheduler);
+            self.restore_fabric(upkeep, known.component, Cause::Draining, scheduler);
         } else if let Some(noticed) = self.out().known.remove(&window) {
             self.put_back(&noticed.gpus, scheduler, |out| out.draining -= 1);
         }
@@ -511,7 +405,7 @@ impl Cluster<'_> {
     /// Puts spares in the place of hosts that have just lost `gpus`.
     fn replace(
         &mut self,
-        operations: &Operations<'_>,
+        upkeep: &Upkeep<'_>,
         gpus: &[EndpointId],
         until: u64,
         scheduler: &mut dyn Scheduler,
@@ -531,7 +425,7 @@ impl Cluster<'_> {
             let Some(spare) = self.out().draw_spare() else { return };
             self.out().set_replaced(host, true);
             self.put_out(&all, until, scheduler, |out| out.failed += 1);
-            match operations.spares.delay {
+            match upkeep.spares.delay {
                 0 => self.ready(spare, scheduler),
                 delay => {
                     let at = self.now.saturating_add(delay);
