@@ -187,7 +187,7 @@ impl Values {
 
 /// Names and kinds, of the elements of a schema.
 fn columns(elements: &[Value<'_>]) -> Option<Vec<(String, Kind)>> {
-    let name = |element: &Value<'_>| Some(String::from_utf8(element.field(4)?.bytes()?.to_vec()).ok()?);
+    let name = |element: &Value<'_>| String::from_utf8(element.field(4)?.bytes()?.to_vec()).ok();
     let mut found = Vec::new();
     let mut left = elements.iter().skip(1);
     while let Some(element) = left.next() {
