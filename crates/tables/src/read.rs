@@ -345,7 +345,7 @@ mod tests {
             for (name, values) in &found {
                 match (name.as_str(), values) {
                     ("narrow", Values::Whole(values)) => {
-                        assert!(values.iter().copied().eq(rows.clone().map(Some)))
+                        assert!(values.iter().copied().eq(rows.clone().map(Some)));
                     }
                     ("wide", Values::Whole(values)) => {
                         assert!(values.iter().copied().eq(rows.clone().map(|n| Some(n << 40))));
