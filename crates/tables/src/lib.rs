@@ -13,7 +13,7 @@
 //! The format is Apache Parquet with pages of version 1, as its specification has it (`parquet-format`, `README.md`,
 //! `Encodings.md`, `LogicalTypes.md`, `parquet.thrift`): every column may be null, numbers are plain, texts of which many are equal
 //! have a dictionary, pages are compressed by Zstandard. A crate that does the same takes minutes to compile; this is a writer for
-//! four kinds of columns and nothing else, and [`read`] takes back what it wrote.
+//! four kinds of columns and nothing else, and [`read()`] takes back what it wrote.
 
 #![warn(unreachable_pub)]
 

@@ -187,7 +187,7 @@ impl Values {
 
 /// Names and kinds, of the elements of a schema.
 fn columns(elements: &[Value<'_>]) -> Option<Vec<(String, Kind)>> {
-    let name = |element: &Value<'_>| Some(String::from_utf8(element.field(4)?.bytes()?.to_vec()).ok()?);
+    let name = |element: &Value<'_>| String::from_utf8(element.field(4)?.bytes()?.to_vec()).ok();
     let mut found = Vec::new();
     let mut left = elements.iter().skip(1);
     while let Some(element) = left.next() {
@@ -345,7 +345,7 @@ mod tests {
             for (name, values) in &found {
                 match (name.as_str(), values) {
                     ("narrow", Values::Whole(values)) => {
-                        assert!(values.iter().copied().eq(rows.clone().map(Some)))
+                        assert!(values.iter().copied().eq(rows.clone().map(Some)));
                     }
                     ("wide", Values::Whole(values)) => {
                         assert!(values.iter().copied().eq(rows.clone().map(|n| Some(n << 40))));

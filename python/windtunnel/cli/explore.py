@@ -102,7 +102,7 @@ def explore(
     from windtunnel.explore.search import search
     from windtunnel.explore.section import section
     from windtunnel.layout.job import read_job
-    from windtunnel.results.folder import check_file, write_beside
+    from windtunnel.results.folder import check_files, write_beside
     from windtunnel.source import read_source
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
@@ -110,8 +110,7 @@ def explore(
     _one_of("--fabric", fabric, ("real", "ideal"))
     _one_of("--objective", objective, ("time", "memory"))
     _one_of("--settings", settings, FRAMEWORKS)
-    for place, flag in ((page, "--page"), (save, "--save")):
-        check_file(place, flag)
+    check_files({"--page": page, "--save": save})
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     given = {
         "job": job, "gpus": gpus, "tp": _numbers("--tp", tp, 1), "cp": _numbers("--cp", cp, 1),

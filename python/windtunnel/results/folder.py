@@ -13,7 +13,7 @@ from windtunnel.engine import InputError
 from windtunnel.results.owner import is_gone, owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 LONGEST_NAME = 255
@@ -102,6 +102,12 @@ def check_file(path: Path | None, option: str, endings: tuple[str, ...] = ()) ->
             pass
     except OSError as error:
         raise InputError(f"{option}: cannot write `{path}`: {(error.strerror or str(error)).lower()}") from None
+
+
+def check_files(places: Mapping[str, Path | None]) -> None:
+    """`check_file` of the places that options name."""
+    for option, path in places.items():
+        check_file(path, option)
 
 
 def write_beside(path: Path, data: bytes) -> None:
