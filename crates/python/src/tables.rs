@@ -102,12 +102,12 @@ impl TableWriter {
 /// Columns of a small table as lists; None where it has more than `most` rows, or was not written by this engine.
 #[pyfunction]
 #[pyo3(signature = (folder, columns, most))]
-pub(crate) fn read_table<'py>(
-    py: Python<'py>,
+pub(crate) fn read_table(
+    py: Python<'_>,
     folder: PathBuf,
     columns: Option<Vec<String>>,
     most: u64,
-) -> PyResult<Option<Bound<'py, PyDict>>> {
+) -> PyResult<Option<Bound<'_, PyDict>>> {
     let Some(found) = py.detach(|| windtunnel_tables::read(&folder, columns.as_deref(), most)) else {
         return Ok(None);
     };
