@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.results.rows import MissingColumnError
 from windtunnel.source import read_text
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Result:
             yield
         except Exception as error:
             pl = sys.modules.get("polars")  # which loads slowly, and is not needed for all tables
-            if pl is None or not isinstance(error, pl.exceptions.PolarsError):
+            polars = pl is not None and isinstance(error, pl.exceptions.PolarsError)
+            if not polars and not isinstance(error, MissingColumnError):
                 raise
             reason = str(error).partition("\n")[0].strip()
             raise InputError(f"cannot read the tables of `{self.path}`: {reason}\n\n{DAMAGED}") from error

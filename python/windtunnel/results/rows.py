@@ -21,6 +21,13 @@ FEW = 100_000
 """Rows of a table that is read without polars, at most."""
 
 
+class MissingColumnError(KeyError):
+    """A table does not have a column that every run writes."""
+
+    def __str__(self) -> str:
+        return f"no column `{self.args[0]}`"
+
+
 class Rows:
     """Columns of equal length, by name."""
 
@@ -38,7 +45,10 @@ class Rows:
         return len(next(iter(self.columns.values()), ()))
 
     def __getitem__(self, column: str) -> list[Any]:
-        return self.columns[column]
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise MissingColumnError(column) from None
 
     def __contains__(self, column: str) -> bool:
         return column in self.columns
@@ -49,13 +59,13 @@ class Rows:
 
     def where(self, column: str, value: object) -> Rows:
         """The rows that have this value there."""
-        values = self.columns[column]
+        values = self[column]
         found = [i for i, known in enumerate(values) if known == value]
         return self if len(found) == len(values) else self.take(found)
 
     def order(self, keys: Iterable[str]) -> list[int]:
         """Numbers of the rows in the order of `keys`, nothing first; rows that are equal in them keep their order."""
-        columns = [self.columns[key] for key in keys]
+        columns = [self[key] for key in keys]
         missing = [any(value is None for value in column) for column in columns]
         known = [
             [(value is not None, value or 0) for value in column] if gaps else column
@@ -66,7 +76,7 @@ class Rows:
 
     def each(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """These columns, row by row."""
-        return zip(*(self.columns[name] for name in columns), strict=True)
+        return zip(*(self[name] for name in columns), strict=True)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Each row by name of column."""
