@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -83,14 +82,22 @@ def main() -> int:
 
 
 def copied_tree() -> Path:
-    """A copy of all tracked files, as they are in the work tree; the build beside it is kept from call to call."""
+    """A copy of all tracked files, as they are in the work tree; the build beside it is kept from call to call.
+
+    A file that is as it was is left alone: with an older date than the build of its last mutant, that build would stand for it.
+    """
     tree = SCRATCH / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    names = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    for name in sorted(names):
+        text, place = (ROOT / name).read_bytes(), tree / name
+        if not place.is_file() or place.read_bytes() != text:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(text)
+            place.chmod((ROOT / name).stat().st_mode)
+    for place in [place for place in tree.rglob("*") if place.is_file()]:
+        if place.relative_to(tree).as_posix() not in names:
+            place.unlink()
     return tree
 
 
