@@ -84,7 +84,8 @@ def main() -> int:
 def copied_tree() -> Path:
     """A copy of all tracked files, as they are in the work tree; the build beside it is kept from call to call.
 
-    A file that is as it was is left alone: with an older date than the build of its last mutant, that build would stand for it.
+    A file that is as it was is left alone: with an older date than the build of its last mutant, that build would
+    stand for it.
     """
     tree = SCRATCH / "tree"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
