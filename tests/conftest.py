@@ -42,6 +42,16 @@ jobs:
 """
 """Llama 3 8B on two hosts, small enough to be laid out in every way."""
 
+RING = """
+windtunnel: 1
+name: ring
+seed: 3
+fidelity: flow
+topology: {shape: clos, hosts: 8, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
+jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]
+"""
+"""Eight hosts that send to their neighbours: some milliseconds of a study."""
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

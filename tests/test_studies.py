@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from conftest import children
+from conftest import RING, children
 from windtunnel.engine import InputError
 from windtunnel.source import read_source
 from windtunnel.studies import design
@@ -33,20 +33,10 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
-SCENARIO = """
-windtunnel: 1
-name: ring
-seed: 3
-fidelity: flow
-topology: {shape: clos, hosts: 8, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
-jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]
-"""
-
-
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     path = tmp_path / "ring.yaml"
-    path.write_text(SCENARIO, encoding="utf-8")
+    path.write_text(RING, encoding="utf-8")
     return path
 
 
@@ -208,7 +198,7 @@ def test_outcomes_come_in_order_and_are_kept(tmp_path: Path, scenario: Path) -> 
 def test_a_result_is_not_served_once_an_input_has_changed(tmp_path: Path, scenario: Path) -> None:
     flows = tmp_path / "flows.csv"
     flows.write_text("source,destination,bytes,start_ps\n0,1,1000000,0\n", encoding="utf-8")
-    scenario.write_text(SCENARIO.replace("{pattern: ring, bytes: 1 MiB}", "{file: flows.csv}"), encoding="utf-8")
+    scenario.write_text(RING.replace("{pattern: ring, bytes: 1 MiB}", "{file: flows.csv}"), encoding="utf-8")
     with Store(tmp_path / "runs") as store:
         (first,) = run_points(asked(scenario, 1), store)
         (same,) = run_points(asked(scenario, 1), store)
@@ -234,7 +224,7 @@ def test_whatever_the_engine_reads_makes_a_stored_result_stale(tmp_path: Path, s
     )
     flows = tmp_path / "flows.csv"
     flows.write_text("source,destination,bytes\n0,1,1000000\n", encoding="utf-8")
-    text = SCENARIO.replace("{pattern: ring, bytes: 1 MiB}", "{file: flows.csv}")
+    text = RING.replace("{pattern: ring, bytes: 1 MiB}", "{file: flows.csv}")
     first, _, last = text.partition("topology: ")
     scenario.write_text(
         f"{first}topology: {{file: parts/topology.yaml}}\n{last.partition(chr(10))[2]}", encoding="utf-8"

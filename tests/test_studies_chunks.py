@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import children
+from conftest import RING, children
 from test_studies_limits import figures
 from windtunnel.source import read_source
 from windtunnel.studies import worker
@@ -24,20 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SCENARIO = """
-windtunnel: 1
-name: ring
-seed: 3
-fidelity: flow
-topology: {shape: clos, hosts: 8, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
-jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 1 MiB}}}]
-"""
-
-
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     path = tmp_path / "ring.yaml"
-    path.write_text(SCENARIO, encoding="utf-8")
+    path.write_text(RING, encoding="utf-8")
     return path
 
 

@@ -132,7 +132,13 @@ impl Part {
             }
             groups.push(chunks);
         }
-        Some(Self { file, rows: u64::try_from(meta.field(3)?.whole()?).ok()?, columns, groups })
+        let rows = u64::try_from(meta.field(3)?.whole()?).ok()?;
+        let in_groups = groups.iter().filter_map(|group: &Vec<Chunk>| group.first().map(|chunk| chunk.rows as u64));
+        // What a caller takes at most counts for what the groups say, too.
+        if in_groups.fold(0u64, u64::saturating_add) != rows {
+            return None;
+        }
+        Some(Self { file, rows, columns, groups })
     }
 
     /// Appends a column of all groups.
@@ -162,6 +168,10 @@ impl Part {
                 } else {
                     let special = header.field(5)?;
                     let count = usize::try_from(special.field(1)?.whole()?).ok()?;
+                    // Each value is a row, or an element of eight bytes.
+                    if count > chunk.rows + page.len() / 8 {
+                        return None;
+                    }
                     let coded = special.field(2)?.whole()? != 0;
                     decode(page, count, values, list, narrow, if coded { Some(dictionary?) } else { None })?;
                 }
