@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
+
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     path = tmp_path / "ring.yaml"

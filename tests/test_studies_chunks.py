@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     path = tmp_path / "ring.yaml"

@@ -133,7 +133,8 @@ impl Part {
             groups.push(chunks);
         }
         let rows = u64::try_from(meta.field(3)?.whole()?).ok()?;
-        let in_groups = groups.iter().filter_map(|group: &Vec<Chunk>| group.first().map(|chunk| chunk.rows as u64));
+        let in_groups =
+            groups.iter().filter_map(|group: &Vec<Chunk>| group.first().map(|chunk| chunk.rows as u64));
         // What a caller takes at most counts for what the groups say, too.
         if in_groups.fold(0u64, u64::saturating_add) != rows {
             return None;
