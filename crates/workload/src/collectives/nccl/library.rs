@@ -231,9 +231,13 @@ impl Communicator<'_> {
         routing.carried(bytes, among, &constants.dispatcher)
     }
 
-    /// Seconds for which links are busy with `bytes`.
+    /// Seconds for which links are busy with `bytes`: however much of that hides behind the hops of a ring, over long
+    /// cables all of it, the bytes are sent and stand in the way of others.
     fn moving(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let of = |choice: Choice| {
+            if matches!(choice.algorithm, Chosen::Ring | Chosen::Pat) {
+                return self.ring_sent(function, choice, bytes, constants);
+            }
             let nothing = self.time_of(function, choice, 1, constants);
             (self.time_of(function, choice, bytes, constants) - nothing).max(0.0)
         };

@@ -194,6 +194,20 @@ pub struct Hardware {
     pub network_sums: bool,
 }
 
+impl Hardware {
+    /// The same with links at `share` of their rates.
+    fn slowed(&self, share: f64) -> Self {
+        Self {
+            scale_up: self.scale_up * share,
+            host_link: self.host_link * share,
+            nic: self.nic * share,
+            uplink: self.uplink * share,
+            channel_speed: self.channel_speed * share,
+            ..self.clone()
+        }
+    }
+}
+
 /// How the ranks of a communicator lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -636,3 +636,73 @@ fn more_bytes_never_take_less_where_nobody_has_measured() {
         }
     }
 }
+
+#[test]
+fn faster_links_never_take_more_where_nobody_has_measured() {
+    let constants = Constants { even: true, ..Constants::default() };
+    for (hardware, ll128) in
+        [(dgx_h100(), true), (dgx_h100(), false), (dgx_a100(), true), (dgx_a100(), false)]
+    {
+        let settings = Settings::default();
+        for (domains, ranks) in [(1, 2), (1, 4), (1, 8), (2, 1), (2, 8), (16, 8), (64, 4), (512, 8)] {
+            for function in FUNCTIONS {
+                for step in 0..=31 * 2 {
+                    let bytes = (8u64 << (step / 2)) * (2 + step % 2) / 2;
+                    let mut before = f64::INFINITY;
+                    for share in [0.25, 0.5, 1.0, 2.0, 4.0] {
+                        let hardware = Hardware { ll128_between: ll128, ..hardware.slowed(share) };
+                        let on = Communicator {
+                            hardware: &hardware,
+                            layout: on(domains, ranks),
+                            settings: &settings,
+                        };
+                        let (choice, time) = on.time(function, bytes, &constants).unwrap();
+                        assert!(
+                            time <= before * (1.0 + 1e-9),
+                            "{function:?} {domains}x{ranks} {bytes} at {share}: {time} after {before}, {choice:?}"
+                        );
+                        before = time;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_cables_take_no_bytes_off_the_links() {
+    for hardware in [dgx_h100(), dgx_a100()] {
+        let near = machine(Hardware { wire: 1e-6, ..hardware.clone() }, Constants::default());
+        let far = machine(Hardware { wire: 1e-3, ..hardware }, Constants::default());
+        for (n, domain) in [(2, 1), (4, 2), (16, 8), (64, 4)] {
+            for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
+            {
+                for shift in 10..=32 {
+                    let bytes = 1u64 << shift;
+                    let of = |made: &Machine| made.cost(kind, bytes, n, domain).expect("known");
+                    let (close, long) = (of(&near), of(&far));
+                    assert_eq!(close.choice, long.choice);
+                    let by_ring = matches!(close.choice.algorithm, Algorithm::Ring | Algorithm::Pat);
+                    assert!(
+                        !by_ring || close.edge == long.edge,
+                        "{kind:?} {n} {domain} {shift} {close:?} {long:?}"
+                    );
+                    // A ring sends (n - 1) / n of the buffer over each edge, twice for an all-reduce; several rings
+                    // share that. No link gives all of its rate.
+                    let rings =
+                        if close.algorithm == super::super::Algorithm::MultiRing { domain } else { 1 };
+                    let rounds = if kind == CollectiveKind::AllReduce { 2 } else { 1 };
+                    let payload = rounds * bytes * u64::from(n - 1) / u64::from(n) / u64::from(rings);
+                    assert!(
+                        !by_ring || long.edge >= payload,
+                        "{kind:?} {n} {domain} {shift} {long:?} {payload}"
+                    );
+                    // The last byte arrives a cable's time after it was sent.
+                    let sent = far.hardware.nic * f64::from(far.hardware.nics);
+                    let least = 1e-3 + (bytes as f64 / f64::from(n)) / sent;
+                    assert!(long.seconds >= least, "{kind:?} {n} {domain} {shift} {long:?}");
+                }
+            }
+        }
+    }
+}

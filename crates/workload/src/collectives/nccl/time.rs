@@ -12,7 +12,7 @@
 //! are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
 //!
 //! Channels of a ring wait for their hops each by itself while the others send: of the lesser of *hops* and *bytes* only a
-//! channel's part counts, the channels of a NIC sharing it.
+//! channel's part counts, the channels of a NIC sharing it. All of *bytes* and one wire are the least that it takes.
 //!
 //! Where the network's library has an `eager` limit, messages beyond it wait for their receivers: those of LL and LL128
 //! `rendezvous` seconds a hop, and one after another `answer` at their NIC. Simple's are always beyond: a slice of a ring
@@ -37,6 +37,7 @@
 //! enough for all ranks (`addP2pToPlan` in `enqueue.cc`). What one peer gets falls with them, to the power `peer_channels`.
 
 use serde::Deserialize;
+use smallvec::SmallVec;
 use windtunnel_kernel::math;
 
 use super::{Algorithm, Choice, Communicator, Function, NcclError, Protocol};
@@ -115,8 +116,8 @@ pub struct Constants {
     pub proxy: f64,
     /// Power of the channels of a peer by which what it gets falls.
     pub peer_channels: f64,
-    /// Whether the tuner is taken to change no later than it pays, so that more bytes never take less: where nobody has
-    /// measured what it misjudges.
+    /// Whether the tuner is taken to change no later than it pays, so that neither fewer bytes nor faster links ever take
+    /// more time: where nobody has measured what it misjudges.
     pub even: bool,
 }
 
@@ -174,6 +175,9 @@ pub(super) const GROUP: f64 = 16.0;
 const LARGEST: u32 = 38;
 const OCTAVE: u32 = 8;
 
+/// Links are looked at down to a half to this power of their rates for what NCCL takes on slower ones.
+const SLOWEST: u32 = 6;
+
 /// Channels of a peer in grouped sends, and those of all peers together (`MAXCHANNELS`), at most.
 const PEER_CHANNELS: u32 = 8;
 const SEND_CHANNELS: u32 = 32;
@@ -201,20 +205,10 @@ impl Communicator<'_> {
     ) -> Result<(Choice, f64), NcclError> {
         let choice = self.choose(function, bytes)?;
         let mut best = (choice, self.time_of(function, choice, bytes, constants));
-        if constants.even {
-            // What NCCL takes for more bytes, channels among it, it may take for these.
-            let mut tried = None;
-            let parts = u64::from(OCTAVE);
-            let larger = (0..LARGEST * OCTAVE)
-                .map(|step| ((parts + u64::from(step % OCTAVE)) << (step / OCTAVE)) / parts)
-                .filter(|&larger| larger > bytes);
-            for size in std::iter::once(bytes).chain(larger) {
-                let Choice { algorithm, protocol, .. } = self.choose(function, size)?;
-                if tried.replace((algorithm, protocol)) == Some((algorithm, protocol)) {
-                    continue;
-                }
-                for channels in self.channels_of(algorithm, protocol, bytes)..=self.channels() {
-                    let choice = Choice { algorithm, protocol, channels };
+        if constants.even && choice.algorithm != Algorithm::PointToPoint {
+            for least in self.taken_for_more_or_on_slower_links(function, bytes) {
+                for channels in least.channels..=self.channels() {
+                    let choice = Choice { channels, ..least };
                     let time = self.time_of(function, choice, bytes, constants);
                     if time < best.1 {
                         best = (choice, time);
@@ -223,6 +217,34 @@ impl Communicator<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// What NCCL takes for more bytes or on slower links it may take for these bytes on these links: each algorithm and
+    /// protocol among them once, with the fewest channels.
+    fn taken_for_more_or_on_slower_links(&self, function: Function, bytes: u64) -> SmallVec<[Choice; 8]> {
+        let mut taken = SmallVec::<[Choice; 8]>::new();
+        for halvings in 0..=SLOWEST {
+            let hardware = self.hardware.slowed(1.0 / f64::from(1u32 << halvings));
+            let slower = Communicator { hardware: &hardware, layout: self.layout, settings: self.settings };
+            let beliefs = slower.beliefs(function);
+            let parts = u64::from(OCTAVE);
+            let larger = (0..LARGEST * OCTAVE)
+                .map(|step| ((parts + u64::from(step % OCTAVE)) << (step / OCTAVE)) / parts)
+                .filter(|&larger| larger > bytes);
+            let mut last = None;
+            for size in std::iter::once(bytes).chain(larger) {
+                let Some((algorithm, protocol)) = slower.fastest(function, &beliefs, size) else { break };
+                if last.replace((algorithm, protocol)) == Some((algorithm, protocol)) {
+                    continue;
+                }
+                let channels = slower.channels_of(algorithm, protocol, bytes);
+                match taken.iter_mut().find(|t| (t.algorithm, t.protocol) == (algorithm, protocol)) {
+                    Some(known) => known.channels = known.channels.min(channels),
+                    None => taken.push(Choice { algorithm, protocol, channels }),
+                }
+            }
+        }
+        taken
     }
 
     /// Seconds of `choice`.
@@ -258,7 +280,6 @@ impl Communicator<'_> {
     fn ring(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
         let at = choice.protocol as usize;
         let (steps, _) = self.ring_steps(function);
-        let steps_bytes = bytes as f64 * f64::from(steps) / f64::from(self.layout.members());
         // Rounds of a small buffer over parallel aggregated trees: a logarithm of hops, the same bytes.
         let (inside, crossing) = if choice.algorithm == Algorithm::Pat {
             (0.0, f64::from(self.levels()))
@@ -266,20 +287,39 @@ impl Communicator<'_> {
             let crossing = self.crossed(steps);
             (f64::from(steps - crossing), f64::from(crossing))
         };
-        let mut rate = self.scale_up() * constants.share_scale_up[at];
+        let (mut alone, mut wire) = (1.0, 0.0);
         let message = self.ring_message(function, choice, bytes);
-        let mut alone = 1.0;
         if self.layout.domains > 1 {
-            let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
-            rate = rate.min(between / self.crowded(choice.protocol, message, constants));
             alone = self.network() / (self.hardware.nic * f64::from(choice.channels));
+            wire = self.hardware.wire;
         }
         let hops = inside * constants.hop_scale_up[at]
             + crossing
                 * (constants.hop_ring[at] + self.beyond_eager(choice.protocol, message, constants))
                 * self.crowded(choice.protocol, message, constants);
-        let sent = steps_bytes / rate;
-        constants.base[at] + hops.max(sent) + hops.min(sent) * alone.min(1.0)
+        let sent = self.ring_sent(function, choice, bytes, constants);
+        let overlapped = hops.max(sent) + hops.min(sent) * alone.min(1.0);
+        // Whatever overlaps, the last byte arrives a wire's time after it was sent.
+        constants.base[at] + overlapped.max(sent + wire)
+    }
+
+    /// Seconds for which a ring's bytes keep the slowest of its links busy.
+    pub(super) fn ring_sent(
+        &self,
+        function: Function,
+        choice: Choice,
+        bytes: u64,
+        constants: &Constants,
+    ) -> f64 {
+        let at = choice.protocol as usize;
+        let (steps, _) = self.ring_steps(function);
+        let mut rate = self.scale_up() * constants.share_scale_up[at];
+        if self.layout.domains > 1 {
+            let message = self.ring_message(function, choice, bytes);
+            let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
+            rate = rate.min(between / self.crowded(choice.protocol, message, constants));
+        }
+        bytes as f64 * f64::from(steps) / f64::from(self.layout.members()) / rate
     }
 
     /// Data of a ring's message between hosts: of a channel's part at most a chunk, which is one step of LL or LL128 and four

@@ -1,5 +1,7 @@
 //! NCCL's estimate of every algorithm and protocol, and its choice.
 
+use smallvec::SmallVec;
+
 use super::prior::{self, Hop};
 use super::{Algorithm, Architecture, Communicator, Function, NcclError, Protocol};
 
@@ -22,6 +24,17 @@ pub struct Estimate {
     /// GB/s of the collective's size.
     pub bandwidth: f64,
 }
+
+/// An algorithm and a protocol, and what the tuner believes of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Belief {
+    algorithm: Algorithm,
+    protocol: Protocol,
+    of: Estimate,
+}
+
+/// All that the tuner may take for a function; it does not depend on the size.
+pub(super) type Beliefs = SmallVec<[Belief; 12]>;
 
 /// `GB/s` of a channel on the links of a generation, by which the search counts channels.
 fn link_of(architecture: Architecture) -> f64 {
@@ -273,9 +286,21 @@ impl Communicator<'_> {
     }
 
     /// What the tuner believes `bytes` take, microseconds.
-    pub fn estimated(&self, function: Function, choice: (Algorithm, Protocol), bytes: u64) -> Option<f64> {
+    #[cfg(test)]
+    pub(super) fn estimated(
+        &self,
+        function: Function,
+        choice: (Algorithm, Protocol),
+        bytes: u64,
+    ) -> Option<f64> {
         let (algorithm, protocol) = choice;
-        let Estimate { mut latency, mut bandwidth } = self.estimate(function, algorithm, protocol)?;
+        let believed = Belief { algorithm, protocol, of: self.estimate(function, algorithm, protocol)? };
+        Some(self.believed(function, believed, bytes))
+    }
+
+    /// What the tuner believes `bytes` take by one of its [`Beliefs`], microseconds.
+    fn believed(&self, function: Function, belief: Belief, bytes: u64) -> f64 {
+        let Belief { algorithm, protocol, of: Estimate { mut latency, mut bandwidth } } = belief;
         if algorithm == Algorithm::Tree {
             bandwidth *= prior::tree_correction(protocol, bytes);
         }
@@ -299,7 +324,38 @@ impl Communicator<'_> {
                 _ => 1.4,
             };
         }
-        Some(latency + bytes as f64 / (1e3 * bandwidth))
+        latency + bytes as f64 / (1e3 * bandwidth)
+    }
+
+    /// All that the tuner may take for a function, and what it believes of it.
+    pub(super) fn beliefs(&self, function: Function) -> Beliefs {
+        let mut beliefs = Beliefs::new();
+        for algorithm in Algorithm::ALL {
+            for protocol in Protocol::ALL {
+                if let Some(of) = self.estimate(function, algorithm, protocol) {
+                    beliefs.push(Belief { algorithm, protocol, of });
+                }
+            }
+        }
+        beliefs
+    }
+
+    /// The algorithm and protocol of `beliefs` that the tuner believes to be the fastest for `bytes`, the first in
+    /// NCCL's order of equal ones.
+    pub(super) fn fastest(
+        &self,
+        function: Function,
+        beliefs: &Beliefs,
+        bytes: u64,
+    ) -> Option<(Algorithm, Protocol)> {
+        let mut best: Option<(f64, Algorithm, Protocol)> = None;
+        for &belief in beliefs {
+            let time = self.believed(function, belief, bytes);
+            if best.is_none_or(|(least, ..)| time < least) {
+                best = Some((time, belief.algorithm, belief.protocol));
+            }
+        }
+        best.map(|(_, algorithm, protocol)| (algorithm, protocol))
     }
 
     /// What NCCL takes for `bytes`.
@@ -314,20 +370,12 @@ impl Communicator<'_> {
                 channels: self.channels(),
             });
         }
-        let mut best: Option<(f64, Algorithm, Protocol)> = None;
-        for algorithm in Algorithm::ALL {
-            for protocol in Protocol::ALL {
-                let Some(time) = self.estimated(function, (algorithm, protocol), bytes) else { continue };
-                if best.is_none_or(|(least, ..)| time < least) {
-                    best = Some((time, algorithm, protocol));
-                }
-            }
-        }
-        let (_, algorithm, protocol) = best.ok_or(NcclError::NothingLeft {
-            function,
-            ranks: self.layout.members(),
-            domains: self.layout.domains,
-        })?;
+        let (algorithm, protocol) =
+            self.fastest(function, &self.beliefs(function), bytes).ok_or(NcclError::NothingLeft {
+                function,
+                ranks: self.layout.members(),
+                domains: self.layout.domains,
+            })?;
         Ok(Choice { algorithm, protocol, channels: self.channels_for(algorithm, protocol, bytes) })
     }
 
