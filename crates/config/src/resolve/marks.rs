@@ -6,6 +6,9 @@
 //! performance TCP in ANSNET", CCR 1994), Cubic cuts by 0.3 and needs 3/7. K is the depth at which one packet in 200 is marked: of a
 //! ramp that rises to 1% its middle, of steeper ones its beginning. BDP is that of the longest path's idle round trip.
 //!
+//! **At least two packets.** A flow alone has a packet on the wire and the next one behind it. Thresholds in proportion to the rate are
+//! less than that at slow ports (`standard` at 10 Gbps: 3,750 B), which would mark every packet of an idle path.
+//!
 //! Published thresholds hold as long as they are that deep; beyond, all of a profile's grow by one factor, up to what a port's share
 //! of the buffer holds. Thresholds that a scenario writes are never changed.
 
@@ -28,6 +31,8 @@ pub struct Marks {
     pub round_trip: Span,
     /// Of the bandwidth–delay product, that a queue must hold before marks count.
     pub share: f64,
+    /// Of two full packets at the slowest port.
+    pub two_packets: Span,
     /// Bytes that a port may hold alone at the least, and the rate of that port; `None` without a limit.
     pub room: Option<(u64, BitRate)>,
 }
@@ -60,12 +65,18 @@ impl Marks {
         let alone =
             |buffer: &BufferSettings| (buffer.size.get() as f64 * buffer.alpha / (1.0 + buffer.alpha)) as u64;
         let room = buffers.iter().map(alone).min().map(|bytes| (bytes, fastest));
-        Self { round_trip, share: share_of(transport).unwrap_or(1.0 / 7.0), room }
+        let two_packets = slowest.serialise(network.mtu.0) * 2;
+        Self { round_trip, share: share_of(transport).unwrap_or(1.0 / 7.0), two_packets, room }
     }
 
     /// Bytes that a queue of a port of `rate` must hold before marks count.
     pub fn needed(&self, rate: BitRate) -> f64 {
-        self.share * self.round_trip.seconds() * rate.bps() as f64 / 8.0
+        self.held_s() * rate.bps() as f64 / 8.0
+    }
+
+    /// The same in seconds of any port.
+    fn held_s(&self) -> f64 {
+        (self.share * self.round_trip.seconds()).max(self.two_packets.seconds())
     }
 
     /// By what the thresholds of a profile grow, of which marks count from `reach` bytes on and all are made from `kmax` on at a port
@@ -148,8 +159,10 @@ pub fn tell(network: &Network, marks: &Marks, evidence: &mut EvidenceList) -> Ve
         let published = marking(ecn, &Marks::default());
         if published != set {
             let grown = format!(
-                "published ones times {:.1}, so that a queue holds {:.2} of the {us:.0} us that the longest path takes and back",
+                "published ones times {:.1}, so that a queue holds {:.2} us: {:.2} of the {us:.1} us that the longest path takes and \
+                 back, and two packets at least",
                 set.kmin.get() as f64 / published.kmin.get().max(1) as f64,
+                marks.held_s() * 1e6,
                 marks.share,
             );
             evidence.add(
@@ -184,7 +197,7 @@ mod tests {
     }
 
     fn marks(us: u64, share: f64) -> Marks {
-        Marks { round_trip: Span::from_us(us), share, room: None }
+        Marks { round_trip: Span::from_us(us), share, two_packets: Span::ZERO, room: None }
     }
 
     /// Up to the round trip for which a profile is deep enough nothing changes; beyond, the depth at which marks count is the share
@@ -212,6 +225,16 @@ mod tests {
                 assert!((ratio(&set) / ratio(&published) - 1.0).abs() < 1e-3, "both by one factor");
             }
         }
+    }
+
+    /// At 10 Gbps `standard` is 3,750 B, less than a packet.
+    #[test]
+    fn thresholds_hold_two_packets_of_the_slowest_port() {
+        let gbps = BitRate::from_gbps;
+        let slow = |g| Marks { two_packets: gbps(g).serialise(Bytes::new(4_150)) * 2, ..marks(5, 1.0 / 7.0) };
+        let at = |marks: &Marks, g: u64| marking(&ecn("{}"), marks).kmin.get() as f64 * g as f64 / 400.0;
+        assert!((at(&slow(10), 10) / 8_300.0 - 1.0).abs() < 0.02, "{}", at(&slow(10), 10));
+        assert_eq!(marking(&ecn("{}"), &slow(25)), marking(&ecn("{}"), &Marks::default()), "9,375 B there");
     }
 
     /// What a scenario writes stands.

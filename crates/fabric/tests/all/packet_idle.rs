@@ -45,6 +45,65 @@ fn slowdown<T: Transport>(
     done[1].at.since(done[0].at).seconds() / (sent / share)
 }
 
+/// What a message of so many packets takes, each way at the same time, over what they take at the link's rate.
+fn slowdown_both_ways<T: Transport>(
+    topology: &Arc<Topology>,
+    settings: PacketSettings,
+    transport: T,
+    gbps: u64,
+) -> f64 {
+    const PACKETS: u64 = 2_000;
+    let mut engine = engine(topology, settings, transport);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let pair = engine.open(&OpenRequest { from, to, entropy: 0, keep: true, route: [&[], &[]] });
+        engine.send(Time::ZERO, pair, Bytes::new(PACKETS * PAYLOAD), u64::from(from));
+    }
+    let done = drain(&mut engine);
+    let sent = BitRate::from_gbps(gbps).serialise(Bytes::new(PACKETS * FULL)).seconds();
+    done.iter().map(|done| done.at.seconds()).fold(0.0, f64::max) / sent
+}
+
+/// Acknowledgements and pulls wait for data of the other direction, one packet at each hop at most, and take room: 64 B for each packet
+/// of 4,160, twice where each is pulled as well. Slow links count their round trips in few packets.
+fn fills_both_ways<T: Transport>(transport: T) {
+    for gbps in [10, 25, 50, 100, 400] {
+        for (place, topology) in [
+            ("one switch, 5 m", star(2, gbps, 5_000)),
+            ("one switch, 100 m", star(2, gbps, 100_000)),
+            ("three switches, 5 m", through_a_spine(gbps, 5_000)),
+        ] {
+            for ack_every in [1, 4] {
+                let trims = transport.endpoint().needs().contains(&Need::Trimming);
+                let settings = PacketSettings {
+                    ack_every,
+                    balancer: Balancer::Spray { paths: 16 },
+                    trimming: trims.then(TrimSettings::default),
+                    ..crate::common::even_packets()
+                };
+                let slower = slowdown_both_ways(&topology, settings, transport.clone(), gbps);
+                assert!(
+                    slower < 1.06,
+                    "{}, {gbps} Gbps, {place}, ack_every {ack_every}: {slower} of the time at the link's rate",
+                    T::NAME
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn data_both_ways_fill_an_idle_path() {
+    fills_both_ways(NoTransport::default());
+    fills_both_ways(Nscc::default());
+    fills_both_ways(Dctcp::default());
+    fills_both_ways(Swift::default());
+    fills_both_ways(MpRdma::default());
+    fills_both_ways(Dcqcn::default());
+    fills_both_ways(Ndp::default());
+    fills_both_ways(Eqds::default());
+    fills_both_ways(Rccc::default());
+}
+
 fn fills<T: Transport>(transport: T, share: f64) {
     for gbps in [100, 200, 400, 800] {
         for (place, topology) in [

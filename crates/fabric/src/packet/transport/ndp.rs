@@ -19,7 +19,8 @@ use super::{Ack, Answer, Arrived, Credit, Credited, Endpoint, Nack, Need, PathFa
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ndp {
-    /// First window in bandwidth–delay products.
+    /// First window in bandwidth–delay products, of an idle path; a packet for each of its hops comes on top, behind which
+    /// a pull may have to wait on its way back.
     pub initial: f64,
     /// First window in packets, instead.
     pub packets: Option<u32>,
@@ -32,7 +33,7 @@ pub struct Ndp {
 }
 
 impl Default for Ndp {
-    /// One bandwidth–delay product, rounded up to packets; pulls at the link's rate; 1 ms.
+    /// One bandwidth–delay product, rounded up to packets, and one for each hop; pulls at the link's rate; 1 ms.
     fn default() -> Self {
         Self {
             initial: 1.0,
@@ -54,7 +55,7 @@ pub struct NdpFlow {
 super::built_in::built_in! {
     Ndp: "trimmed packets, pulled by the receiver", recovery: recovery, timeout: timeout,
     parameters: {
-        "initial_window" => Positive(initial), "first window in bandwidth–delay products";
+        "initial_window" => Positive(initial), "first window in bandwidth–delay products; a packet a hop comes on top";
         "initial_packets" => Packets(packets), "first window in packets, instead";
         "pull_rate" => Part(share), "pulls, as a share of the rate at which full packets fill the link";
     }
@@ -77,7 +78,8 @@ impl Endpoint for Ndp {
     fn open(&self, path: &PathFacts) -> NdpFlow {
         let mtu = u64::from(path.mtu);
         let bytes = (path.bdp as f64 * self.initial) as u64;
-        let packets = self.packets.map_or_else(|| bytes.div_ceil(mtu), u64::from).max(1);
+        let filling = || bytes.div_ceil(mtu) + u64::from(path.hops);
+        let packets = self.packets.map_or_else(filling, u64::from).max(1);
         NdpFlow { first: packets * mtu, timeout: patience(self.timeout, path) }
     }
 
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn the_first_window_is_whole_packets() {
         let flow = Ndp::default().open(&path(100, 10));
-        assert_eq!(flow.first, 32 * 4_000, "125,000 B are 31.25 packets");
+        assert_eq!(flow.first, 36 * 4_000, "125,000 B are 31.25 packets, and four hops");
         let flow = Ndp { packets: Some(15), ..Ndp::default() }.open(&path(100, 10));
         assert_eq!(Ndp::default().unasked(&flow), 60_000);
     }

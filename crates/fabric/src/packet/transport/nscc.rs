@@ -176,8 +176,10 @@ impl Endpoint for Nscc {
 
     fn open(&self, path: &PathFacts) -> NsccFlow {
         let (bdp, packet) = (path.bdp as f64, f64::from(path.mtu));
-        // A window counts whole packets: 1.5 times 1.2 of them would be one.
-        let filling = (path.bdp.div_ceil(u64::from(path.mtu)) * u64::from(path.mtu)) as f64;
+        // A window counts whole packets: 1.5 times 1.2 of them would be one. Where data go both ways, an acknowledgement waits for
+        // one of them at each hop.
+        let packets = path.bdp.div_ceil(u64::from(path.mtu)) + u64::from(path.hops);
+        let filling = (packets * u64::from(path.mtu)) as f64;
         let least = if self.largest < 1.0 { packet } else { filling.max(packet) };
         let largest = (bdp * self.largest).max(least);
         let base = path.base_rtt.ps() as f64 / 1e6;
@@ -378,11 +380,11 @@ mod tests {
         assert_eq!(flow.applied, Time::from_ps(113_000_000));
     }
 
-    /// A path of 1.2 packets is filled by two, not by 1.5 times 1.2 packets, which is one.
+    /// A path of 1.2 packets is filled by two, not by 1.5 times 1.2 packets, which is one, and a packet at each hop.
     #[test]
     fn the_largest_window_holds_whole_packets() {
         let short = PathFacts { bdp: 4_800, ..path(100, 1) };
-        assert_eq!(Nscc::default().open(&short).largest, 8_000.0);
+        assert_eq!(Nscc::default().open(&short).largest, 24_000.0, "and four at the hops");
         assert_eq!(Nscc { largest: 0.5, ..Nscc::default() }.open(&short).largest, 4_000.0, "as asked");
         assert_eq!(Nscc::default().open(&path(100, 12)).largest, 225_000.0);
     }
