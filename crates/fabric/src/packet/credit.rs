@@ -6,6 +6,10 @@
 //! packet, and as much later as these bytes take at the port's rate times [`Credit::share`] it grants the next. PULLs say
 //! what was granted in all, so one that is lost or overtaken costs nothing that the next does not make good.
 //!
+//! With [`Demand::Arrivals`] each packet is answered by credit for another, so that as much goes round as was sent unasked. When all
+//! has arrived that a sender had, what it is still to be granted is put by: a sender that had begun its next message by then gets it
+//! with the first packet of that, one that had not begins anew with what it may send unasked, and says so.
+//!
 //! A sender that says how much it has left ([`Demand::Backlog`]) counts on what it may send unasked, which ends with the first
 //! sign of its receiver: lest it then has data and no credit and no way to say so, it asks for a packet more than it was granted
 //! for as long as it has any left. With [`Credit::idle`] a port that nobody wants anything of goes on to grant to those who did, up
@@ -44,6 +48,8 @@ struct Purse {
     unasked: u64,
     /// One more than the last packet that was sent as the final one.
     ended: u32,
+    /// How often it has begun anew with what it may send unasked, which packets say with [`Demand::Arrivals`].
+    begun: u32,
     /// Whether it spends what nobody has granted.
     speculating: bool,
     /// Packets in a row sent for want of credit.
@@ -65,6 +71,11 @@ pub(super) struct Account {
     most_idle: u64,
     /// Whether all has arrived that its sender had.
     over: bool,
+    /// With [`Demand::Arrivals`], what was still to be granted when all had arrived: the sender may have had more on its way
+    /// already, and needs it then, or begins anew.
+    put_by: u64,
+    /// How often the sender has begun anew, as far as is known.
+    begun: u32,
 }
 
 /// The ring of those that want credit.
@@ -209,7 +220,11 @@ impl Credits {
             purse.ended = sent.sequence + 1;
         }
         let empty = if purse.rescues > 0 { flag::ASKS | flag::RESCUES } else { flag::ASKS };
-        (purse.asked.div_ceil(UNIT) as u32, if purse.credit <= 0 { empty } else { 0 })
+        let asked = match self.scheme.demand {
+            Demand::Arrivals => purse.begun,
+            Demand::Backlog => purse.asked.div_ceil(UNIT) as u32,
+        };
+        (asked, if purse.credit <= 0 { empty } else { 0 })
     }
 
     /// The receiver was heard of: what nobody has granted is no longer spent, unless the scheme lets it.
@@ -237,6 +252,7 @@ impl Credits {
         if !due {
             purse.credit = purse.credit.max(purse.unasked as i64);
             purse.speculating = true;
+            purse.begun = purse.begun.wrapping_add(1);
         }
     }
 
@@ -292,7 +308,15 @@ impl Credits {
         let account = &mut accounts[flow as usize];
         account.over = false;
         match scheme.demand {
-            Demand::Arrivals => account.asked += mtu,
+            Demand::Arrivals => {
+                let put_by = std::mem::take(&mut account.put_by);
+                let anew = asked.wrapping_sub(account.begun);
+                let goes_on = anew == 0 || anew > u32::MAX / 2;
+                account.asked += mtu + if goes_on { put_by } else { 0 };
+                if !goes_on {
+                    account.begun = asked;
+                }
+            }
             Demand::Backlog => {
                 let more = asked.wrapping_sub((account.asked / UNIT) as u32);
                 if more < 1 << 31 {
@@ -314,6 +338,7 @@ impl Credits {
         let account = &mut self.accounts[flow as usize];
         account.over = true;
         if self.scheme.demand == Demand::Arrivals {
+            account.put_by += account.asked.saturating_sub(account.granted);
             account.asked = account.granted;
         }
     }
@@ -351,7 +376,7 @@ impl Credits {
     /// A receiving half wants nothing more.
     pub(super) fn forgo(&mut self, flow: u32) {
         let account = &mut self.accounts[flow as usize];
-        (account.asked, account.trimmed, account.over) = (account.granted, 0, true);
+        (account.asked, account.trimmed, account.put_by, account.over) = (account.granted, 0, 0, true);
     }
 
     /// How long to wait for a sign of life when `usual` is the time-out of packets on their way. Without credit and with
