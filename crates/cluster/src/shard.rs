@@ -63,6 +63,8 @@ pub struct Shard<'a, F, O> {
     tuner: Arc<dyn Tuner + Send + Sync>,
     /// See [`Shard::exchange`].
     exchanges: Exchanges,
+    /// See [`Shard::domains`].
+    domain: u32,
     /// Until when exchanges wait for their members: instant, job, run and the run's stamp.
     timers: BinaryHeap<Reverse<(Time, usize, u32, u64)>>,
     /// See [`Shard::pause_every`].
@@ -74,6 +76,15 @@ pub struct Shard<'a, F, O> {
 /// Events handled before the executor is asked again, so that a run can be watched and stopped: see
 /// [`Shard::pause_every`].
 const SLICE: u64 = 1 << 12;
+
+/// The scale-up domain of each rank, where ranks do not fill domains of so many endpoints in order.
+fn homes(placement: &[EndpointId], domain: u32) -> Option<Arc<[u32]>> {
+    let home = |endpoint: EndpointId| endpoint.0 / domain;
+    let in_order = (1..)
+        .zip(placement.windows(2))
+        .all(|(rank, pair): (u32, _)| (home(pair[0]) == home(pair[1])) == !rank.is_multiple_of(domain));
+    (!in_order).then(|| placement.iter().map(|&endpoint| home(endpoint)).collect())
+}
 
 /// A message or flow fabric is one process: it sends nobody mail, and its events are its own.
 impl<F: Fabric, O: Observer> Process for Shard<'_, F, O> {
@@ -118,6 +129,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             coupling: Coupling::default(),
             tuner: Arc::new(SizeRule),
             exchanges: Exchanges::default(),
+            domain: 1,
             timers: BinaryHeap::new(),
             slice: SLICE,
             beyond: false,
@@ -132,8 +144,9 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
         let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
+        let homes = homes(&job.placement, self.domain);
         let options =
-            ReplayOptions { job: job.number, coupling, exchanges, tuner, repeats: job.iterations > 1 };
+            ReplayOptions { job: job.number, coupling, exchanges, homes, tuner, repeats: job.iterations > 1 };
         let replay = Replay::new(job.workload.clone(), &options)?;
         let placed = job.placement.iter().zip(0..).map(|(&endpoint, rank)| (endpoint, RankId(rank)));
         let mut before: Vec<u32> = Vec::new();
@@ -228,6 +241,12 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// Where collectives of the jobs that enter from now on may run coupled.
     pub fn couple(&mut self, coupling: Coupling) {
         self.coupling = coupling;
+    }
+
+    /// Scale-up domains have so many endpoints, one after the other. What collectives of the jobs that enter from now on take
+    /// follows where their ranks stand, if these do not fill domains in order.
+    pub fn domains(&mut self, endpoints: u32) {
+        self.domain = endpoints.max(1);
     }
 
     /// How all-to-alls of the jobs that enter from now on run.

@@ -393,6 +393,7 @@ impl On<'_> {
             done_before: 0,
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
         };
+        shard.domains(plan.fabric.topology.scale_up_size());
         shard.exchange(match plan.network.exchange {
             // Whatever the fidelity: this network is one of flows, and the job is alone on it.
             ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,

@@ -58,6 +58,7 @@ impl<'a> Stage<'a> {
             Fidelity::Job => {}
         }
         shard.exchange(exchanges(plan, jobs));
+        shard.domains(plan.fabric.topology.scale_up_size());
         Self { plan, options, shard, rerouter }
     }
 

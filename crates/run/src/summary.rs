@@ -436,22 +436,34 @@ impl NetworkSummary {
 const IN_VAIN: u64 = 10;
 /// Data packets for each one sent again, below which it is told.
 const RARE: u64 = 1_000;
+/// One data packet dropped of so many that were sent, from which it is told.
+const COLLAPSED: u64 = 10;
 
 impl NetworkSummary {
-    /// What a user should know before trusting the times: packets sent again though nothing like as many were lost.
+    /// What a user should know before trusting the times: packets sent again though nothing like as many were lost, and a share
+    /// of them dropped at which no transport gets on.
     pub fn warnings(&self) -> Vec<String> {
         let again = self.retransmissions.unwrap_or(0);
         let (dropped, trimmed) = (self.packets_dropped.unwrap_or(0), self.packets_trimmed.unwrap_or(0));
-        let lost = dropped + trimmed;
-        if again <= IN_VAIN * lost || again * RARE <= self.queued_packets {
-            return Vec::new();
+        let arrived = self.queued_packets;
+        let mut warnings = Vec::new();
+        if again > IN_VAIN * (dropped + trimmed) && again * RARE > arrived {
+            let share = 100.0 * again as f64 / arrived.max(1) as f64;
+            warnings.push(format!(
+                "network: {again} data packets were sent again ({share:.1}% of those that arrived), but {dropped} were dropped and {trimmed} \
+                 trimmed: most were sent again in vain, and the times are those of that traffic too; where packets overtake one another, \
+                 `network.recovery: rack` waits for them; where queues are longer than the time-out, `network.timeout` does"
+            ));
         }
-        let share = 100.0 * again as f64 / self.queued_packets.max(1) as f64;
-        vec![format!(
-            "network: {again} data packets were sent again ({share:.1}% of those that arrived), but {dropped} were dropped and {trimmed} \
-             trimmed: most were sent again in vain, and the times are those of that traffic too; where packets overtake one another, \
-             `network.recovery: rack` waits for them; where queues are longer than the time-out, `network.timeout` does"
-        )]
+        if dropped * COLLAPSED > arrived + dropped {
+            let share = 100.0 * dropped as f64 / (arrived + dropped) as f64;
+            warnings.push(format!(
+                "network: {dropped} packets were dropped ({share:.0}% of the data packets that were sent), and the times are those of a \
+                 network in collapse; larger `network.buffers`, `network.trimming`, `network.pfc`, or a `network.transport` that holds back \
+                 where links inside the fabric are slower than NICs, change that"
+            ));
+        }
+        warnings
     }
 }
 
@@ -581,9 +593,9 @@ pub fn summary(
 mod tests {
     use super::*;
 
-    /// More than ten for each that was dropped or trimmed, and more than one in a thousand.
+    /// More than ten for each that was dropped or trimmed, and more than one in a thousand; drops of more than a tenth.
     #[test]
-    fn what_is_sent_again_in_vain_is_told() {
+    fn what_is_sent_again_in_vain_is_told_and_collapse() {
         let told = |retransmissions, drops, trims| {
             let totals =
                 Counters { data_packets: 100_000, retransmissions, drops, trims, ..Counters::default() };
@@ -598,6 +610,9 @@ mod tests {
             (500, 30, 20, 0),
             (501, 50, 0, 1),
             (501, 20, 30, 1),
+            // One of ten that were sent is dropped, and one more.
+            (11_111, 11_111, 0, 0),
+            (11_112, 11_112, 0, 1),
         ];
         for (again, drops, trims, expected) in cases {
             assert_eq!(told(again, drops, trims), expected, "{again} {drops} {trims}");

@@ -50,6 +50,9 @@ pub struct ReplayOptions {
     pub coupling: Coupling,
     /// How all-to-alls run.
     pub exchanges: Exchanges,
+    /// Of each rank, the scale-up domain in which it stands; `None` where ranks fill domains in order, which is what
+    /// [`CollectiveSpec::domain`](crate::CollectiveSpec::domain) says then.
+    pub homes: Option<Arc<[u32]>>,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,
     /// Whether there are several iterations. A message outside communicators then follows that of the same operation in the
@@ -64,6 +67,7 @@ impl Default for ReplayOptions {
             job: 0,
             coupling: Coupling::default(),
             exchanges: Exchanges::default(),
+            homes: None,
             tuner: Arc::new(SizeRule),
             repeats: false,
         }

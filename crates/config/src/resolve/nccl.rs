@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use windtunnel_kernel::Span;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
@@ -233,7 +234,7 @@ impl Told<'_, '_> {
         self.evidence.add("network.collectives", kind, &source);
         let topology = &fabric.topology;
         let payload = 1.0 - network.header.0.get() as f64 / network.mtu.0.get().max(1) as f64;
-        let between = topology.summary().diameter_latency + fabric.nic_latency;
+        let between = Span::from_seconds_ceil(hardware.wire) + fabric.nic_latency;
         let hosts_of_domain = topology.scale_up_size().div_ceil(topology.endpoints_per_host().max(1)).max(1);
         Ok(Machine {
             hardware,

@@ -42,6 +42,6 @@ pub use kind::{CollectiveKind, Whole};
 pub use method::Rings;
 pub use parts::{Meeting, Round};
 pub use plan::{CollectiveError, CoupledShape, MAX_LANES, Plan};
-pub use spec::{CollectiveSpec, Form, neighbours};
+pub use spec::{CollectiveSpec, Form, neighbours, neighbours_at};
 pub use traffic::Traffic;
 pub use tuner::{OneByOne, SizeRule, Tuner};

@@ -58,13 +58,22 @@ impl CollectiveSpec {
     }
 }
 
-/// The [`CollectiveSpec::domain`] of `groups` alike where ranks fill scale-up domains of `gpus` in order: the greatest common
-/// divisor of the lengths of all stretches of neighbours that share a domain.
+/// The [`CollectiveSpec::domain`] of `groups` alike where ranks fill scale-up domains of `gpus` in order: see
+/// [`neighbours_at`].
 pub fn neighbours<'a>(groups: impl IntoIterator<Item = &'a [RankId]>, gpus: u32) -> u32 {
     let gpus = gpus.max(1);
+    neighbours_at(groups, |rank| rank.0 / gpus)
+}
+
+/// The [`CollectiveSpec::domain`] of `groups` alike whose ranks stand in the scale-up domains that `home` says: the greatest
+/// common divisor of the lengths of all stretches of neighbours that share a domain.
+pub fn neighbours_at<'a>(
+    groups: impl IntoIterator<Item = &'a [RankId]>,
+    home: impl Fn(RankId) -> u32,
+) -> u32 {
     let mut common = 0;
     for group in groups {
-        for stretch in group.chunk_by(|a, b| a.0 / gpus == b.0 / gpus) {
+        for stretch in group.chunk_by(|&a, &b| home(a) == home(b)) {
             common = gcd(common, stretch.len() as u64);
         }
     }

@@ -7,7 +7,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Id, RankId};
 
 use super::ReplayOptions;
-use crate::collectives::{CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan, Rings};
+use crate::collectives::{CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan, Rings, neighbours_at};
 use crate::program::{CommSlot, OpKind, Peer, Program, Workload};
 
 /// Bits of a collective's tag: 1 (collective), communicator, sequence (cyclic), lane, round.
@@ -273,7 +273,8 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// One plan for each (specification, group size), one list for each (run of collectives, group size).
+    /// One plan for each (specification, group size, neighbours in a scale-up domain), one list for each (run of collectives,
+    /// group size, neighbours). Neighbours are the specification's own unless ranks stand elsewhere than it takes for granted.
     fn resolve(
         &mut self,
         names: &Names,
@@ -281,37 +282,42 @@ impl Prepared {
         options: &ReplayOptions,
     ) -> Result<(), ReplayError> {
         let workload = Arc::clone(&self.workload);
-        let mut plans: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        let mut lists: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut plans: FxHashMap<(u32, u32, Option<u32>), u32> = FxHashMap::default();
+        let mut lists: FxHashMap<(u32, u32, Option<u32>), u32> = FxHashMap::default();
         for (communicator, &run) in workload.communicators.iter().zip(agreed) {
             let Some(run) = run else {
                 self.of_communicator.push(0);
                 continue;
             };
             let n = communicator.ranks.len() as u32;
-            if let Some(&list) = lists.get(&(run, n)) {
+            let domain = options
+                .homes
+                .as_ref()
+                .map(|homes| neighbours_at([&communicator.ranks[..]], |rank: RankId| homes[rank.index()]));
+            if let Some(&list) = lists.get(&(run, n, domain)) {
                 self.of_communicator.push(list);
                 continue;
             }
             let mut list = Vec::new();
             for &spec in &names.runs[run as usize] {
-                let known = plans.get(&(spec, n)).copied();
+                let known = plans.get(&(spec, n, domain)).copied();
                 let plan = if let Some(plan) = known {
                     plan
                 } else {
-                    let resolved =
-                        self.resolve_one(&names.specs[spec as usize], n, options).map_err(|error| {
-                            ReplayError::Collective { communicator: communicator.name.clone(), error }
-                        })?;
+                    let mut own = names.specs[spec as usize].clone();
+                    own.domain = domain.unwrap_or(own.domain);
+                    let resolved = self.resolve_one(&own, n, options).map_err(|error| {
+                        ReplayError::Collective { communicator: communicator.name.clone(), error }
+                    })?;
                     limit("rounds of a collective", u64::from(resolved.plan.rounds(0)), 1 << ROUND_BITS)?;
                     self.plans.push(resolved);
-                    plans.insert((spec, n), self.plans.len() as u32 - 1);
+                    plans.insert((spec, n, domain), self.plans.len() as u32 - 1);
                     self.plans.len() as u32 - 1
                 };
                 list.push(plan);
             }
             self.sequences.push(list);
-            lists.insert((run, n), self.sequences.len() as u32 - 1);
+            lists.insert((run, n, domain), self.sequences.len() as u32 - 1);
             self.of_communicator.push(self.sequences.len() as u32 - 1);
         }
         Ok(())

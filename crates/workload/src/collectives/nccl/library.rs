@@ -47,7 +47,8 @@ pub struct Machine {
     pub hosts_of_domain: u32,
     /// Part of what a NIC sends that is payload.
     pub payload: f64,
-    /// Latency of a path inside a domain, and between two.
+    /// Latency of a path inside a domain, and between two: [`Hardware::wire`] and the NICs, as the closed form has it for each hop
+    /// over the network.
     pub latency: [Span; 2],
 }
 

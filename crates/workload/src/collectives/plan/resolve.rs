@@ -5,7 +5,7 @@ use windtunnel_kernel::{Bytes, Span};
 use super::{CollectiveError, CoupledShape, Plan, SENDS_AT_ONCE};
 use crate::collectives::algorithm::Algorithm;
 use crate::collectives::kind::CollectiveKind;
-use crate::collectives::method::Arrangement;
+use crate::collectives::method::{Arrangement, Rings};
 use crate::collectives::parts::{Meeting, Round, Sink, Weigh, share};
 use crate::collectives::spec::{CollectiveSpec, Form};
 use crate::collectives::tuner::{SizeRule, Tuner};
@@ -115,10 +115,33 @@ impl Plan {
         let alone =
             CollectiveSpec { library: None, routing: None, bytes: Bytes::new(cost.bytes), ..spec.clone() };
         let mut plan = Self::with_tuner(&alone, n, tuner)?;
-        let steps = u64::from(plan.rounds) / u64::from(plan.depth.max(1));
-        let own = library.0.latency[usize::from(spec.domain < n)].ps();
-        plan.before = Span::from_ps(cost.before.ps().saturating_sub(steps * own));
+        let [inside, between] = library.0.latency;
+        let [within, crossing] = plan.dependent_steps();
+        let own = within * inside.ps() + crossing * between.ps();
+        plan.before = Span::from_ps(cost.before.ps().saturating_sub(own));
         Ok(plan)
+    }
+
+    /// Of the steps that wait for one another, how many stay in a scale-up domain and how many leave it. A block that goes round
+    /// a ring leaves its domain once in as many steps as that has members.
+    fn dependent_steps(&self) -> [u64; 2] {
+        let steps = u64::from(self.rounds) / u64::from(self.depth.max(1));
+        let crossing = if self.domain >= self.n {
+            0
+        } else if self.domain <= 1 {
+            steps
+        } else if self.algorithm.rings() != Rings::None {
+            steps.div_ceil(u64::from(self.domain))
+        } else {
+            let mut round = Round::new();
+            let leaves = |number: &u32| {
+                self.round(0, 0, *number, &mut round);
+                round.sends.iter().chain(&round.receives).any(|&(peer, _)| peer >= self.domain)
+            };
+            let rounds = (0..self.rounds).filter(leaves).count() as u64;
+            rounds / u64::from(self.depth.max(1))
+        };
+        [steps - crossing, crossing]
     }
 
     fn set_rounds(&mut self, outstanding: u32) {
