@@ -25,7 +25,7 @@ use windtunnel_kernel::{Span, Time};
 use super::Recovery;
 use super::dispatch::{
     Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines,
-    Load, NicFacts, Note, Outbox, Parcel, Tally,
+    NicFacts, Note, Outbox, Tally,
 };
 pub use nic::ExpressPassNic;
 use nic::{Flow, NEWEST, Peer};

@@ -31,13 +31,13 @@ impl Levels {
     }
 
     /// The level of a message of so many packets, 0 being the highest.
-    pub(super) fn of(&self, packets: u32) -> u8 {
+    pub(super) fn of(self, packets: u32) -> u8 {
         let inner = &self.cutoffs[..usize::from(self.count).saturating_sub(1).min(6)];
         inner.iter().take_while(|&&cutoff| code(packets) > cutoff).count() as u8
     }
 
     /// In the low 56 bits of a note.
-    pub(super) fn packed(&self) -> u64 {
+    pub(super) fn packed(self) -> u64 {
         let low = self.cutoffs.iter().rev().fold(0, |all, &cutoff| all << 8 | u64::from(cutoff));
         low << 8 | u64::from(self.count)
     }
@@ -67,11 +67,11 @@ impl Sizes {
         self.unasked[usize::from(code(packets))] += u64::from(unasked);
         self.all += u64::from(packets);
         self.messages += 1;
-        if self.messages % MEMORY == 0 {
+        if self.messages.is_multiple_of(MEMORY) {
             self.unasked.iter_mut().for_each(|sum| *sum /= 2);
             self.all /= 2;
         }
-        self.messages % every == 0
+        self.messages.is_multiple_of(every)
     }
 
     /// Levels of `all` for what has arrived; `given` says how many are for what is sent unasked.

@@ -93,11 +93,11 @@ impl Outgoing {
     fn strike(&mut self, number: u32, end: u32) {
         let flow = &self.flows[number as usize];
         let Some(message) = flow.messages.get(&end) else { return };
-        if self.ready.remove(&(Self::left(end, message), number, end)) {
-            if let Some(own) = self.by_receiver.get_mut(&flow.receiver) {
-                own.remove(&(number, end));
-                self.receivers -= u32::from(own.is_empty());
-            }
+        if self.ready.remove(&(Self::left(end, message), number, end))
+            && let Some(own) = self.by_receiver.get_mut(&flow.receiver)
+        {
+            own.remove(&(number, end));
+            self.receivers -= u32::from(own.is_empty());
         }
     }
 
