@@ -47,7 +47,7 @@ fn run<T: Transport>(
         let pair = engines.open(Time::ZERO, &request);
         for round in 0..3 {
             let draw = combine(u64::from(from), round);
-            let bytes = 1 + draw % if draw % 3 == 0 { 1_000_000 } else { 20_000 };
+            let bytes = 1 + draw % if draw.is_multiple_of(3) { 1_000_000 } else { 20_000 };
             sum += bytes;
             engines.send(
                 Time::from_ps(round * 3_000_000),
