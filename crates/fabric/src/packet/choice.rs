@@ -11,8 +11,9 @@ use super::model::NetworkOf;
 use super::packet_network::PacketNetworkError;
 use super::settings::PacketSettings;
 use super::transport::{
-    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, Hpcc, MpRdma, Mrc, Ndp, NewReno,
-    NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Swift, Transport, Unfit,
+    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, ExpressPass, Homa, Hpcc, MpRdma,
+    Mrc, Ndp, NewReno, NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Sird, Swift,
+    Transport, Unfit,
 };
 use crate::model::Network;
 use crate::reroute::SharedRerouter;
@@ -120,6 +121,9 @@ transports! {
     PHost(PHost),
     PFabric(PFabric),
     DcPim(DcPim),
+    Homa(Homa),
+    ExpressPass(ExpressPass),
+    Sird(Sird),
 }
 
 impl TransportChoice {

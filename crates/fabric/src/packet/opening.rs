@@ -15,7 +15,7 @@ use super::receiver::Receiver;
 use super::sender::Turn;
 use super::sender::{Resend, Sender};
 use super::settings::Balancer;
-use super::transport::{Endpoint, Feature, MemoryOf, News, Recovery, Transport};
+use super::transport::{Dispatcher, Endpoint, Feature, MemoryOf, News, Recovery, Transport};
 
 impl<T: Transport> Engine<T> {
     /// Opens a queue pair.
@@ -67,13 +67,14 @@ impl<T: Transport> Engine<T> {
             Some(forwarder) if !forwarder.is_whole() => forwarder.plane(from, to, there).unwrap_or(0),
             _ => wish.unwrap_or_else(|| self.fabric.topology.plane(there)),
         });
-        let plane_back = plane_back.unwrap_or(plane);
+        let mirrored = self.mirrors();
+        let plane_back = if mirrored { plane } else { plane_back.unwrap_or(plane) };
         let ports = [from * planes + plane, to * planes + plane];
         let ports_back = [to * planes + plane_back, from * planes + plane_back];
         // Otherwise every packet asks the topology anew.
-        let fixed =
-            (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !Self::is_dispatched())
-                || !route[0].is_empty();
+        let led = Self::is_dispatched() && !mirrored;
+        let fixed = (self.settings.has_fixed_paths() && self.lead.forwarder.is_none() && !led)
+            || !route[0].is_empty();
         let paths = [Vec::new(), Vec::new()];
         let by_path = self.settings.balancer.numbers();
         let hashes = if by_path && Memories::<MemoryOf<T::Endpoint>>::KEPT {
@@ -86,10 +87,26 @@ impl<T: Transport> Engine<T> {
 
     /// Finds the way there (0) or back (1), for an opening at `now`; the first switch of it lives here.
     pub(super) fn find_way(&mut self, plan: &mut Plan, request: &OpenRequest<'_>, way: usize, now: u64) {
+        if way == 1 && plan.fixed && self.mirrors() {
+            plan.paths[1] = self.mirror(plan);
+            return;
+        }
         let links = request.route[way];
         let (ports, hash) = (plan.ports[way], plan.hashes[way]);
         plan.paths[way] =
             if links.is_empty() { self.walk(ports, hash, now) } else { self.fabric.along(links) };
+    }
+
+    /// Whether what goes back takes the links of what comes.
+    fn mirrors(&self) -> bool {
+        Self::is_dispatched() && self.dispatcher.is_symmetric()
+    }
+
+    /// Egress ports of the way back over the links of the way there.
+    fn mirror(&self, plan: &Plan) -> Vec<u32> {
+        let there = &plan.paths[0];
+        let between = there[..there.len() - 1].iter().rev();
+        between.chain([&plan.ports[0][0]]).map(|&port| self.fabric.reverse(port)).collect()
     }
 
     /// Lays down the paths of a queue pair, where they are fixed: what its packets carry there and back.

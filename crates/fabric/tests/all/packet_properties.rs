@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{
-    Dctcp, Eqds, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Transport,
+    Dctcp, Eqds, ExpressPass, Homa, Hpcc, Ndp, NoTransport, Nscc, Rccc, Recovery, Sird, Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, EcnSettings, Engine, Forwarding, MarkAt, OpenRequest,
@@ -115,7 +115,7 @@ proptest! {
     #[test]
     fn every_message_arrives_once(
         settings in settings(),
-        transport in 0..9u8,
+        transport in 0..12u8,
         by_time in any::<bool>(),
         planes in 1..3u32,
         sent in prop::collection::vec((0..20_000u64, 0..HOSTS, 1..HOSTS, 1..300_000u64, any::<bool>()), 1..40),
@@ -144,6 +144,18 @@ proptest! {
                 let trimming = Some(settings.trimming.unwrap_or_default());
                 let settings = PacketSettings { trimming, ..settings };
                 check(planes, &settings, Ndp { recovery, timeout, ..Ndp::default() }, &sent)?;
+            }
+            8..=10 => {
+                // Ports have lines of their own.
+                let settings = PacketSettings { trimming: None, ..settings };
+                match transport {
+                    8 => check(planes, &settings, Homa { timeout, ..Homa::default() }, &sent)?,
+                    9 => check(planes, &settings, Sird { timeout, ..Sird::default() }, &sent)?,
+                    _ => {
+                        let pass = ExpressPass { timeout, symmetric: !sprayed, ..ExpressPass::default() };
+                        check(planes, &settings, pass, &sent)?;
+                    }
+                }
             }
             _ => check(planes, &settings, NoTransport { recovery: back, ..window }, &sent)?,
         }

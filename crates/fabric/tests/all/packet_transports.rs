@@ -404,7 +404,7 @@ fn all_arrives_under_drops() {
         assert!(refused.unwrap_or_default().contains(needs.unwrap_or_default()));
         assert_eq!(choice.check(&bare).is_err(), needs.is_some());
         // Those that schedule whole NIC ports send no packet whose header alone would help, and refuse trimming.
-        let ports = ["dcsim", "phost", "pfabric", "dcpim"].contains(&name);
+        let ports = TransportChoice::by_name(name).is_some_and(|choice| choice.is_dispatched());
         let full = PacketSettings { trimming: (!ports).then(TrimSettings::default), telemetry: true, ..bare };
         let refused = choice.network(star(2, 100, 0), full, None).err();
         assert!(refused.is_none(), "{name}: {refused:?}");

@@ -135,7 +135,7 @@ mod tests {
     /// Every law takes the packets that show a loss; what schedules whole NIC ports recovers by rules of its own.
     #[test]
     fn every_law_counts_packets() {
-        const OWN: [&str; 4] = ["dcsim", "phost", "pfabric", "dcpim"];
+        const OWN: [&str; 7] = ["dcsim", "phost", "pfabric", "dcpim", "homa", "expresspass", "sird"];
         for name in TransportChoice::NAMES.into_iter().filter(|&name| name != "none") {
             if OWN.contains(&name) {
                 assert_eq!(tune(name, &json!({"reorder": 17})).expect_err("refused").key, "reorder");

@@ -33,7 +33,9 @@ mod dctcp;
 mod dispatch;
 mod endpoint;
 mod eqds;
+mod expresspass;
 mod feature;
+mod homa;
 mod hpcc;
 mod mixed;
 mod mprdma;
@@ -52,6 +54,7 @@ mod rccc;
 mod recent;
 mod recoveries;
 mod seen;
+mod sird;
 mod staged;
 mod steered;
 mod swift;
@@ -78,8 +81,10 @@ pub use endpoint::{
     PathFacts, Recovery, Restraint,
 };
 pub use eqds::{Eqds, EqdsFlow};
+pub use expresspass::{ExpressPass, ExpressPassNic};
 pub(super) use feature::Kept;
 pub use feature::{Absent, Credited, Feature, Plain, Present, State, Told, Uses};
+pub use homa::{Homa, HomaNic};
 pub use hpcc::{Hpcc, HpccFlow};
 pub use mprdma::{MpRdma, MpRdmaFlow};
 pub use mrc::{Mrc, MrcFlow};
@@ -97,6 +102,7 @@ pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
 pub use seen::{
     BalancerPacket, BalancerPort, BalancerSwitch, StagePacket, StagePort, StageQueue, StageVerdict,
 };
+pub use sird::{Sird, SirdNic};
 pub use staged::{Staged, Staging, SwitchStage};
 pub use steered::{Choosing, PathChooser, Steered};
 pub use swift::{Swift, SwiftFlow};

@@ -329,6 +329,8 @@ mod tests {
         assert!((share - 1.32).abs() < 0.01, "{share}");
         let packets = [1_500, 9_000].map(|mtu| fabric(mtu).bdp_packets());
         assert_eq!(packets, [520, 87]);
+        // 7.8 µs, six packets of 90 ns and six notes of 0.64 ns are 92.7 packets.
+        assert_eq!(fabric(9_000).loop_packets(), 93);
     }
 
     /// (9,000 + 2.1 · 64) B at 800 Gbps; a port at 1% has 1% of the tokens.

@@ -67,6 +67,15 @@ impl FabricFacts {
         let packet = u128::from(self.mtu) * 8;
         (((2 * bits + packet) / (2 * packet)) as u32).max(1)
     }
+
+    /// Full packets that a port sends from the first bit of one until what its arrival asks for (a note back) lets another leave, over the
+    /// longest path of idle links that store packets whole: a sender that may have so many out is never idle.
+    pub fn loop_packets(&self) -> u32 {
+        let note = self.rate.serialise(windtunnel_kernel::Bytes::new(u64::from(self.control)));
+        let packet = self.packet_time().ps().max(1);
+        let around = self.propagation.ps() + u64::from(self.hops) * (packet + note.ps());
+        u32::try_from(around.div_ceil(packet)).unwrap_or(u32::MAX)
+    }
 }
 
 /// A NIC port.
@@ -276,6 +285,12 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
 
     /// Its name in a scenario.
     const NAME: &'static str;
+
+    /// Whether what goes back takes the links of what comes, the other way: each queue pair has one path then, whatever the path numbers.
+    #[inline]
+    fn is_symmetric(&self) -> bool {
+        false
+    }
 
     /// # Errors
     /// A line for a setting that cannot work on this fabric: its key, what was found and what was expected.
