@@ -22,6 +22,7 @@ from windtunnel import engine
 from windtunnel.source import read_source
 from windtunnel.studies import index
 from windtunnel.studies.executor import Answer
+from windtunnel.studies.folders import columns
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
@@ -111,15 +112,20 @@ def study(root: str, count: int) -> None:
     local.end_idle()
 
 
+def answer(number: int, meant: str) -> Answer:
+    """What a worker says of a run that is done."""
+    summary = {"scenario": "ring", "seed": 1, "fidelity": "flow", "events": 2, "peak_memory_bytes": 1000}
+    return Answer(number, "done", None, None, 0.005, 0.005, meant, listed=columns(summary))
+
+
 def listing(root: Path) -> float:
     """Seconds of `runs list` with a filter over many runs."""
     with Store(root) as store:
         source = read_source(SCENARIO)
-        summary = {"scenario": "ring", "seed": 1, "fidelity": "flow", "events": 2, "peak_memory_bytes": 1000}
         made = [(Point(source, overrides(n), varied={"number": n, "tp": n % 7}), n) for n in range(LISTED)]
         for begin in range(0, LISTED, 10_000):
             some = made[begin : begin + 10_000]
-            ended = [(p, Answer(n, "done", None, None, 0.005, 0.005, str(n)), summary) for p, n in some]
+            ended = [(p, answer(n, str(n))) for p, n in some]
             store.note([], ended)
     command = Path(sys.executable).with_name("windtunnel")
     times = []
@@ -142,13 +148,12 @@ def listing(root: Path) -> float:
 def index_alone(root: Path, count: int) -> float:
     """Milliseconds a run of queueing and noting it."""
     made = points(count)
-    summary = {"scenario": "ring", "seed": 1, "fidelity": "flow", "events": 2, "peak_memory_bytes": 1000}
     with Store(root) as store:
         began = time.perf_counter()
         store.queue(made)
         for begin in range(0, count, 20):
             some = made[begin : begin + 20]
-            answers = [(p, Answer(i, "done", None, None, 0.005, 0.005, "m"), summary) for i, p in enumerate(some)]
+            answers = [(p, answer(i, "m")) for i, p in enumerate(some)]
             store.note(some, answers)
         return 1e3 * (time.perf_counter() - began) / count
 

@@ -117,6 +117,26 @@ def test_the_hint_at_bundles_spares_what_it_says(hosts: int) -> None:
     assert spared["bisection_bps"] == whole["bisection_bps"]
 
 
+def test_the_hint_at_bundles_of_a_2_to_1_clos_of_three_tiers() -> None:
+    """As one naturally writes it: it costs more than what its uplinks save, with nearly all spine ports empty."""
+    scenario = SCENARIO.replace(
+        "[{ports_down: 16, rate: 400 Gbps, length: 5 m}, {ports_down: 8, rate: 400 Gbps, length: 30 m}]",
+        "[{ports_down: 32, rate: 400 Gbps, length: 5 m}, {ports_down: 32, rate: 400 Gbps, length: 30 m, "
+        "oversubscription: 2}, {ports_down: 64, rate: 400 Gbps, length: 100 m}]",
+    )
+    whole = windtunnel.topology(scenario, overrides={"topology.hosts": 128})
+    top = whole["tiers"][-1]
+    assert top["ports_down_used"] / top["switches"] == 1
+    hint = bundle_hint(whole)
+    assert hint is not None
+    found = re.search(r"`bundle: (\d+)`.* needs (\d+) switch", hint)
+    assert found is not None
+    spared = windtunnel.topology(scenario, overrides={"topology.hosts": 128, "topology.tiers[2].bundle": int(found[1])})
+    assert spared["tiers"][-1]["switches"] == int(found[2]) == 32
+    assert spared["bisection_bps"] == whole["bisection_bps"]
+    assert spared["cost"]["total_usd"] < 0.35 * whole["cost"]["total_usd"]
+
+
 def test_the_bill_is_the_last_key_and_changes_no_other(tmp_path: Path) -> None:
     result = windtunnel.run(SCENARIO, out=tmp_path / "run")
     text = (result.path / "summary.json").read_text(encoding="utf-8")
@@ -141,7 +161,32 @@ def test_a_derived_sheet_that_is_none_says_why() -> None:
         ("{memory: 1 GB}", "sheet"),
         ("{sheet: H100-SXM, memori: 1 GB}", "memori"),
         ("{sheet: H100, memory: 1 GB}", "no sheet `H100`"),
-        ("{sheet: H100-SXM, memory: 1 GBps}", "topology.host.gpu"),
+        ("{sheet: H100-SXM, memory: 1 GBps}", r"^[^\n]*topology\.host\.gpu\.memory: (?!line)"),
+        ("{sheet: H100-SXM, scale_up: {rate: 3}}", r"^[^\n]*topology\.host\.gpu\.scale_up\.rate: (?!line)"),
     ):
         with pytest.raises(windtunnel.InputError, match=said):
             windtunnel.run(SCENARIO.replace("gpu: H100-SXM", f"gpu: {gpu}"))
+
+
+def test_a_sheet_file_may_derive_from_a_sheet_or_a_file(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "sheets").mkdir()
+    base, mine = tmp_path / "sheets" / "base.yaml", tmp_path / "sheets" / "mine.yaml"
+    base.write_text("sheet: H100-SXM\nname: Base\npower: 500 W\n", encoding="utf-8")
+    mine.write_text("sheet: ./base.yaml\nname: Mine\nmemory: 96 GB\n", encoding="utf-8")
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(SCENARIO.replace("gpu: H100-SXM", "gpu: sheets/mine.yaml"), encoding="utf-8")
+    found = windtunnel.run(scenario).summary
+    assert (found["cost"]["gpu_power_w"], found["cost"]["gpu_usd"]) == (500, 30_000)
+    assert {"constant": "GPU: power", "kind": "given", "source": "`./base.yaml`"} in found["cost"]["evidence"]
+    rows = {row["constant"]: row for row in found["evidence"]}
+    assert rows["GPU Mine: memory"] == {
+        "constant": "GPU Mine: memory", "kind": "given", "source": "`sheets/mine.yaml`",
+    }  # fmt: skip
+    assert {"sheets/mine.yaml", "sheets/base.yaml"} <= {Path(one["name"]).as_posix() for one in found["inputs"]}
+    # A fault is told at its file, line and key, and not in a text that nobody wrote.
+    base.write_text("sheet: H100-SXM\nname: Base\npower: 500 GB\n", encoding="utf-8")
+    said = " ".join(command("run", scenario, check=2).stderr.split())
+    assert "base.yaml:3:8: power: " in said, said
+    assert "line 1" not in said
+    base.write_text("sheet: ./mine.yaml\n", encoding="utf-8")
+    assert "derives from itself" in command("run", scenario, check=2).stderr

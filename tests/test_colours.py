@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 from windtunnel.breakdown import PARTS
+from windtunnel.report.axes import box
 from windtunnel.report.gantt import KINDS
+from windtunnel.report.html import COLOURS
 
 LEAST = 20.0
 """Difference from which neighbouring areas are told apart at a glance; 2.3 is just noticeable."""
@@ -42,3 +45,30 @@ def test_parts_and_kinds_of_work_differ(sight: str) -> None:
     for (one, a), (other, b) in combinations(named.items(), 2):
         difference = float(np.linalg.norm(seen(a, SIGHT[sight]) - seen(b, SIGHT[sight])))
         assert difference > LEAST, f"{one} and {other} differ by {difference:.1f}"
+
+
+def contrast(one: str, other: str) -> float:
+    """Ratio of the luminances of two colours, as WCAG 2.1 has it."""
+
+    def luminance(colour: str) -> float:
+        srgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_no_area_vanishes_in_the_dark() -> None:
+    """Some colours are as dark as the paper; an edge of 3:1, which WCAG 2.1 asks of what is no text, shows them."""
+    _, dark = COLOURS.split("@media (prefers-color-scheme: dark)")
+    (paper,) = re.findall(r"--paper: (#\w{6})", dark)
+    (edge,) = re.findall(r'\[style\^="fill:#"\] \{ stroke: (#\w{6})', dark)
+    areas = {colour for _, colour in KINDS.values()} | {part.colour for part in PARTS}
+    assert min(contrast(colour, paper) for colour in areas) < 1.5
+    assert contrast(edge, paper) > 3
+    for colour in ("ink", "muted"):
+        (found,) = re.findall(rf"--{colour}: (#\w{{6}})", dark)
+        assert contrast(found, paper) > 4.5
+    # What the rule is about is how areas are drawn.
+    assert 'style="fill:#14102c"' in box(0, 0, 1, 1, KINDS["backward"][1])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import subprocess
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from conftest import RING, children
 from test_studies_limits import figures
+from windtunnel.engine import RunError
 from windtunnel.source import read_source
-from windtunnel.studies import worker
+from windtunnel.studies import local, worker
 from windtunnel.studies.executor import Answer, Death, Task
 from windtunnel.studies.local import LocalExecutor
 from windtunnel.studies.point import Point
@@ -22,7 +26,6 @@ from windtunnel.studies.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -136,3 +139,66 @@ def test_what_a_dead_worker_has_placed_is_not_run_again(
         began = {store.place(point): (store.place(point) / "manifest.json").stat().st_mtime_ns for point in asked}
         assert len(began) == 3
         assert not any(outcome.stored for outcome in found)
+
+
+def test_a_worker_that_cannot_start_ends_the_study_with_its_message(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Said once, and tried once a worker: the next would fare no better, whatever the point."""
+    asked = [task.point for task in tasks(scenario, tmp_path, *range(4, 12))]
+    local.end_idle()
+    begun: list[Sequence[str]] = []
+    popen = subprocess.Popen
+
+    def counted(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401
+        begun.append(command)
+        return popen(command, **options)
+
+    monkeypatch.setattr(local, "START", "import no_module_of_that_name")
+    monkeypatch.setattr("windtunnel.studies.local.subprocess.Popen", counted)
+    with Store(tmp_path / "runs") as store:
+        with pytest.raises(RunError) as raised:
+            list(run_points(asked, store, limits=Limits(2)))
+        assert store.rows() == [], "nothing is left that might seem to run"
+    assert str(raised.value).startswith(
+        "cannot start a process for the runs: ModuleNotFoundError: No module named 'no_module_of_that_name'\n\nhint: "
+    )
+    assert 1 <= len(begun) <= 2
+    assert capfd.readouterr().err == ""
+    assert children() == []
+
+
+def test_a_machine_that_gives_no_process_says_so(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object, **__: object) -> subprocess.Popen[bytes]:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    local.end_idle()
+    monkeypatch.setattr("windtunnel.studies.local.subprocess.Popen", none)
+    (task,) = tasks(scenario, tmp_path, 4)
+    with (
+        Store(tmp_path / "runs") as store,
+        pytest.raises(RunError, match="cannot start a process for the runs: resource temporarily unavailable"),
+    ):
+        list(run_points([task.point], store, limits=Limits(1)))
+
+
+def test_a_ready_worker_talks_where_its_parent_does(
+    scenario: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What it says on standard error is kept from the terminal until it is ready, and no longer."""
+    local.end_idle()
+    executor = LocalExecutor(1)
+    executor.start(tasks(scenario, tmp_path, 4))
+    until = time.monotonic() + 60
+    while not executor.wait(0.1):
+        assert time.monotonic() < until
+    (one,) = executor._workers
+    assert one.ready
+    there = Path(f"/proc/{one.process.pid}/fd/2").stat()
+    here = os.fstat(2)
+    assert (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    executor.close()
+    local.end_idle()
+    assert capfd.readouterr().err == ""

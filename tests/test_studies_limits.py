@@ -123,8 +123,8 @@ class Growing:
         for number in list(self.used):
             self.used[number] += self.gib // 2
             if self.used[number] >= 6 * self.gib:
-                summary = json.dumps({"peak_memory_bytes": 6 * self.gib, "scenario": "a"})
-                found.append(Answer(number, "done", summary, None, 1.0, 1.0, "meaning"))
+                listed = {"peak_bytes": 6 * self.gib, "name": "a"}
+                found.append(Answer(number, "done", "{}", None, 1.0, 1.0, "meaning", listed=listed))
                 del self.used[number], self.tasks[number]
         if sum(self.used.values()) > 24 * self.gib:
             self.killed += 1
@@ -366,7 +366,12 @@ def test_a_study_that_changed_says_what_stays(command: Command, tmp_path: Path, 
 
     assert "has changed" not in go("[4, 8]")
     assert "has changed" not in go("[4, 8]")
-    assert "`study` has changed since it was begun: 1 of its 2 points stay" in go("[8, 16, 32]")
+    assert "`study` has changed since it was begun: 1 of its 2 points stays: hosts=8" in go("[8, 16, 32]")
+    assert "has changed since it was begun: none of its 3 points stay" in go("[9]")
+    go("{from: 4, to: 13}")
+    said = go("{from: 4, to: 14}")
+    assert "10 of its 10 points stay: hosts=4; hosts=5;" in said
+    assert "hosts=11; and 2 more" in said
 
 
 @pytest.mark.parametrize(
@@ -374,6 +379,9 @@ def test_a_study_that_changed_says_what_stays(command: Command, tmp_path: Path, 
     [
         (["--vary", "topology.tiers[0].rate=100,200"], "a unit is missing"),
         (["--vary", "topology.tiers[0].rate=100 Gbps,200"], "a unit is missing"),
+        (["--vary", "topology.tiers[0].rate=100 Gbps,200,400 Gbps"], "found `200`: a unit is missing"),
+        (["--vary", "topology.tiers[0].rate=100 Gbps,200 GBps,400 Gbps"], "`GBps` is written `Gbps`"),
+        (["--vary", "topology.tiers[0].rate=100 Gbps,200 m,400 Gbps"], "`m` is not one of `bps`"),
         (["--vary", "topology.hosts=1:inf"], "expected a number or a quantity"),
         (["--vary", "topology.hostz=1,2"], "did you mean `hosts`?"),
         (["--vary", "topology.hosts=4", "--follow", "wide"], "expected a share of the mean such as `2%`"),

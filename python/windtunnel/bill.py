@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,97 +36,120 @@ _FIGURE = (
 
 _UNITS = {"W": 1.0, "kW": 1000.0, "USD": 1.0}
 
+SCENARIO = "the scenario's `topology.host.gpu`"
+"""Source of a figure that stands there."""
+
 Known = tuple[float | None, dict[str, str] | None]
 """A figure of a sheet, and its line of the evidence."""
 
 
-def bill(source: Source, tree: Any, summary: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
-    """`summary.cost` of a run of the scenario `tree`; keys and units are in `docs/results.md`."""
-    host = ((tree.get("topology") or {}).get("host") or {}) if isinstance(tree, dict) else {}
-    known = _gpus(tree, host)
-    fabric = _fabric(tree, source) if known is None or known <= LARGEST else None
+@dataclass(frozen=True)
+class _Machine:
+    """What is known of a fabric and its GPUs whatever runs there."""
+
+    gpus: int | None
+    gpu_w: float | None
+    fabric_w: float | None
+    figures: dict[str, float | None]
+    evidence: str
+    """As JSON."""
+
+
+def cost_text(name: str, base: Path, tree: str, summary: dict[str, Any]) -> str | None:
+    """`summary.cost` as JSON, of a run of the scenario `name` with this `tree`; None if there is no pricing it.
+
+    Of `summary` it takes `jobs` and `simulated_time_s`. Keys and units are in `docs/results.md`.
+    """
+    try:
+        topology = engine.members(tree, ["topology"])
+        # A file may change between two runs; names of sheets and numbers are what they are.
+        known = _machine.__wrapped__ if _names_a_file(topology) else _machine
+        machine: _Machine = known(topology, name, base)
+    except InputError:
+        return None
+    cost = machine.figures | {
+        "energy_j": _times(machine.figures["power_w"], summary.get("simulated_time_s")),
+        "jobs": [_job(job, machine) for job in summary["jobs"]],
+    }
+    return f'{json.dumps(cost)[:-1]}, "evidence": {machine.evidence}}}'
+
+
+@lru_cache(maxsize=64)
+def _machine(text: str, name: str, base: Path) -> _Machine:
+    tree = json.loads(text)
+    host = (tree.get("topology") or {}).get("host") or {}
+    gpus = _gpus(tree, host)
+    fabric = _fabric(text, tree, name, base) if gpus is None or gpus <= LARGEST else None
     cost = (fabric or {}).get("cost") or {}
     evidence = [row for row in cost.get("evidence") or [] if row["constant"].endswith((": price", ": power"))]
     named = fabric["host"]["gpu"] if fabric is not None else host.get("gpu")
-    each, row = _of_gpu("power", named, host.get("gpu"), source.base)
-    price, of_price = _of_gpu("price", named, host.get("gpu"), source.base)
+    each, row = _of_gpu("power", named, host.get("gpu"), base)
+    price, of_price = _of_gpu("price", named, host.get("gpu"), base)
     evidence += [one for one in (row, of_price) if one is not None]
-    gpus = fabric["gpus"] if fabric is not None else known
-    gpus_w = _times(each, gpus)
-    total_w = None if gpus_w is None or cost.get("power_w") is None else gpus_w + cost["power_w"]
-    return {
+    gpus = fabric["gpus"] if fabric is not None else gpus
+    gpus_w, fabric_w = _times(each, gpus), cost.get("power_w")
+    figures = {
         "fabric_usd": cost.get("total_usd"),
         "gpu_usd": price,
         "gpus_usd": _times(price, gpus),
-        "fabric_power_w": cost.get("power_w"),
+        "fabric_power_w": fabric_w,
         "gpu_power_w": each,
         "gpus_power_w": gpus_w,
-        "power_w": total_w,
-        "energy_j": _times(total_w, summary.get("simulated_time_s")),
-        "jobs": [_job(job, each, cost.get("power_w"), gpus) for job in summary["jobs"]],
-        "evidence": [{key: row[key] for key in ("constant", "kind", "source")} for row in evidence],
+        "power_w": None if gpus_w is None or fabric_w is None else gpus_w + fabric_w,
     }
+    kept = [{key: row[key] for key in ("constant", "kind", "source")} for row in evidence]
+    return _Machine(gpus, each, fabric_w, figures, json.dumps(kept))
 
 
-def with_bill(
-    text: str,
-    source: Source,
-    overrides: Sequence[tuple[str, str]],
-    tree: Any = None,  # noqa: ANN401
-) -> tuple[str, dict[str, Any]]:
+def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> tuple[str, dict[str, Any]]:
     """A summary's text with `cost` as its last key, and what it says; all else is as the engine wrote it.
 
-    `tree` is the scenario with `overrides`, where that is known. A run is never lost for its bill: what cannot be
-    priced leaves the text as it is.
+    A run is never lost for its bill: what cannot be priced leaves the text as it is.
     """
     summary: dict[str, Any] = json.loads(text)
     try:
-        if tree is None:
-            tree = json.loads(engine.scenario_tree(source.text, source.name, list(overrides)))
-        found = bill(source, tree, summary)
+        tree = engine.scenario_tree(source.text, source.name, list(overrides))
     except InputError:
         return text, summary
-    return f'{text.rstrip()[:-1]},"cost":{json.dumps(found)}}}', {**summary, "cost": found}
+    cost = cost_text(source.name, source.base, tree, summary)
+    return (text, summary) if cost is None else (with_cost(text, cost), {**summary, "cost": json.loads(cost)})
 
 
-def _job(job: dict[str, Any], each: float | None, fabric_w: float | None, gpus: int | None) -> dict[str, Any]:
+def with_cost(text: str, cost: str) -> str:
+    """A summary's text with what `cost_text` says as its last key."""
+    return f'{text.rstrip()[:-1]},"cost":{cost}}}'
+
+
+def _job(job: dict[str, Any], machine: _Machine) -> dict[str, Any]:
     """Energy of a job's iterations: its GPUs and as large a part of the fabric."""
     mean = (job["iteration_time_s"] or {}).get("mean")
+    each, fabric_w, gpus = machine.gpu_w, machine.fabric_w, machine.gpus
     whole = None if each is None or fabric_w is None or not gpus else (each + fabric_w / gpus) * job["ranks"]
-    iteration = _times(whole, mean)
     tokens = job.get("tokens_per_s")
     return {
         "name": job["name"],
         "power_w": whole,
-        "iteration_energy_j": iteration,
+        "iteration_energy_j": _times(whole, mean),
         "tokens_per_j": None if not tokens or not whole else tokens / whole,
     }
 
 
-def _fabric(tree: Any, source: Source) -> dict[str, Any] | None:  # noqa: ANN401
+def _fabric(text: str, tree: dict[str, Any], name: str, base: Path) -> dict[str, Any] | None:
     """The topology as the engine counts and prices it; None where a scenario has none."""
-    if not isinstance(tree, dict) or "topology" not in tree:
+    if "topology" not in tree:
         return None
     # Its jobs cost nothing.
-    bare = {"windtunnel": 1, "name": "fabric", "fidelity": "job", "topology": tree["topology"], "jobs": []}
-    text = json.dumps(bare)
-    # A file may change between two runs; names of sheets and numbers are what they are.
-    if _PATH.search(text):
-        return _priced.__wrapped__(text, source.name, source.base)
-    return _priced(text, source.name, source.base)
-
-
-_PATH = re.compile(r'"[^" ]*[./\\][^" ]*[a-zA-Z][^" ]*"')
-"""A text that may be the name of a file."""
-
-
-@lru_cache(maxsize=64)
-def _priced(text: str, name: str, base: Path) -> dict[str, Any] | None:
+    bare = f'{{"windtunnel": 1, "name": "fabric", "fidelity": "job", {text[1:-1]}, "jobs": []}}'
     try:
-        found: dict[str, Any] = json.loads(engine.topology(text, name, str(base), REQUEST))
+        found: dict[str, Any] = json.loads(engine.topology(bare, name, str(base), REQUEST))
     except InputError:
         return None
     return found
+
+
+@lru_cache(maxsize=64)
+def _names_a_file(text: str) -> bool:
+    return re.search(r'"[^" ]*[./\\][^" ]*[a-zA-Z][^" ]*"', text) is not None
 
 
 def _gpus(tree: Any, host: dict[str, Any]) -> int | None:  # noqa: ANN401
@@ -137,28 +161,36 @@ def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
 
 
-def _of_gpu(key: str, named: object, written: object, base: Path) -> Known:
+def _of_gpu(key: str, named: object, written: object, base: Path, place: str = SCENARIO) -> Known:
     """A figure of a GPU by its sheet: one that comes along, a file of one's own, or one that derives from either."""
     if isinstance(written, dict):
         if key in written:
-            return _given(key, written[key])
+            return _given(key, written[key], place)
         written = written.get("sheet")
         named = written
     if isinstance(written, str) and _is_path(written) and (base / written).is_file():
-        return _of_sheet(key, base / written)
+        return _of_file(key, written, base)
     if not isinstance(named, str):
         return None, None
     path = _sheets().get(named.lower())
     return (None, None) if path is None else _of_shipped(key, path)
 
 
-def _given(key: str, figure: object) -> Known:
-    """A figure that the scenario gives in place of its sheet's."""
+def _of_file(key: str, written: str, base: Path) -> Known:
+    path = base / written
+    tree = json.loads(engine.scenario_tree(path.read_text(encoding="utf-8"), str(path), []))
+    if isinstance(tree, dict) and "sheet" in tree:
+        return _of_gpu(key, None, tree, path.parent, f"`{written}`")
+    return _of_sheet(key, path)
+
+
+def _given(key: str, figure: object, place: str) -> Known:
+    """A figure that is given in place of a sheet's."""
     said = figure if isinstance(figure, dict) else {"value": figure}
     found = re.fullmatch(r" *([0-9.]+) *([a-zA-Z]+) *", str(said.get("value")))
     if found is None or found[2] not in _UNITS:
         return None, None
-    kind, source = said.get("evidence", "given"), said.get("source", "the scenario's `topology.host.gpu`")
+    kind, source = said.get("evidence", "given"), said.get("source", place)
     return float(found[1]) * _UNITS[found[2]], {"constant": f"GPU: {key}", "kind": str(kind), "source": str(source)}
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         journal_request,
         kernel_times,
         measure_lookups,
+        members,
         mpi_times,
         names,
         nearest,
@@ -72,6 +73,7 @@ else:
     journal_request = _engine.journal_request
     kernel_times = _engine.kernel_times
     measure_lookups = _engine.measure_lookups
+    members = _engine.members
     mpi_times = _engine.mpi_times
     names = _engine.names
     nearest = _engine.nearest
@@ -107,6 +109,7 @@ __all__ = [
     "journal_request",
     "kernel_times",
     "measure_lookups",
+    "members",
     "mpi_times",
     "names",
     "nearest",

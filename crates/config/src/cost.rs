@@ -16,6 +16,7 @@
 //!
 //! A sheet without a price or a power makes the sums that need it unknown (null), never smaller.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use windtunnel_kernel::BitRate;
 use windtunnel_plan::error::InputError;
@@ -153,7 +154,7 @@ impl Fit {
     }
 }
 
-fn all<T, E: std::fmt::Display>(
+fn all<T: DeserializeOwned, E: std::fmt::Display>(
     kind: &str,
     base: &Inputs,
     parse: fn(&str) -> Result<T, E>,
@@ -161,15 +162,14 @@ fn all<T, E: std::fmt::Display>(
     sheets::names(kind).into_iter().map(|name| one(kind, name, base, "", parse)).collect()
 }
 
-fn one<T, E: std::fmt::Display>(
+fn one<T: DeserializeOwned, E: std::fmt::Display>(
     kind: &str,
     name: &str,
     base: &Inputs,
     place: &str,
     parse: fn(&str) -> Result<T, E>,
 ) -> Result<T, InputError> {
-    let sheet = sheets::find(kind, name, base, place)?;
-    parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
+    sheets::find(kind, name, base, place)?.parsed(parse)
 }
 
 fn switch_sheets(model: Option<&str>, base: &Inputs, place: &str) -> Result<Vec<SwitchSheet>, InputError> {

@@ -7,6 +7,7 @@
 
 mod budget;
 pub mod cost;
+pub mod derive;
 mod ecn_profiles;
 mod error_bands;
 pub mod load;

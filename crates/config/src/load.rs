@@ -116,7 +116,7 @@ fn names_its_key(message: &str) -> bool {
 }
 
 /// A reader's message in the words of a user of the file, with the nearest right name as a hint.
-fn explained(place: String, message: &str) -> InputError {
+pub(crate) fn explained(place: String, message: &str) -> InputError {
     let quoted = message.split('`').nth(1);
     if let (Some(found), Some((_, known))) = (quoted, message.split_once("expected ")) {
         let what = match message.split_once(" `").map(|(start, _)| start) {

@@ -283,10 +283,22 @@ fn estimate_line(py: Python<'_>, ranks: u32, chunks: u16, rounds: u32) -> PyResu
     outside(py, || api::estimate_line(ranks, chunks, rounds))
 }
 
-/// A scenario as it is written, with overrides in their places, as JSON text.
+/// A scenario as it is written, with overrides in their places, as JSON text; its keys in order if `in_order`.
 #[pyfunction]
-fn scenario_tree(text: &str, source: &str, overrides: Vec<(String, String)>) -> PyResult<String> {
-    api::guarded(|| api::scenario_tree(text, source, &overrides)).map_err(raise)
+#[pyo3(signature = (text, source, overrides, *, in_order = false))]
+fn scenario_tree(
+    text: &str,
+    source: &str,
+    overrides: Vec<(String, String)>,
+    in_order: bool,
+) -> PyResult<String> {
+    api::guarded(|| api::scenario_tree(text, source, &overrides, in_order)).map_err(raise)
+}
+
+/// Members of a JSON record by name, as the text of a record; the others are not looked at.
+#[pyfunction]
+fn members(text: &str, keys: Vec<String>) -> PyResult<String> {
+    api::guarded(|| api::members(text, &keys)).map_err(raise)
 }
 
 /// What set-up, memory and look-ups cost by rule and by tables, as JSON text.
@@ -443,6 +455,7 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(estimate_line, module)?,
         wrap_pyfunction!(compare_events, module)?,
         wrap_pyfunction!(scenario_tree, module)?,
+        wrap_pyfunction!(members, module)?,
         wrap_pyfunction!(topology, module)?,
         wrap_pyfunction!(measure_lookups, module)?,
         wrap_pyfunction!(schema, module)?,

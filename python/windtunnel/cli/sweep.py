@@ -263,16 +263,37 @@ def _outcomes(found: Iterator[Outcome], planned: Sequence[Point], metrics: tuple
     return outcomes
 
 
-NO_VALUES = ("unknown key", "there is no [", "a unit is missing", "a number is missing", "unknown value")
+MOST_NAMED = 8
+"""Points of a changed study that are named."""
+
+MOST_CHECKED = 100
+"""Ways in which values are written that are tried before a study begins."""
+
+NO_VALUES = (
+    "unknown key", "there is no [", "a unit is missing", "a number is missing", "unknown value", " is written `",
+    " is not one of `",
+)  # fmt: skip
 """What the engine says of a key or value that is wrong at every point, whatever the others are."""
 
 
 def _check_values(study: Study, first: Point) -> None:
-    """Refuses a key that no scenario has and a value without its unit, before anything is run."""
-    ends = [dict(zip(axis.keys, axis.values[-1], strict=True)) for axis in study.axes]
-    for end in ({}, *ends):
-        changed = [(key, override_text(value)) for key, value in end.items()]
+    """Refuses a key that no scenario has and a value without its unit, before anything is run.
+
+    Of values that are written alike (numbers, quantities of one unit, names) one stands for all.
+    """
+    rows = [dict(zip(axis.keys, row, strict=True)) for axis in study.axes for row in axis.values]
+    alike = {tuple((key, _kind(value)) for key, value in row.items()): row for row in (*rows, *study.cases)}
+    for row in ({}, *list(alike.values())[:MOST_CHECKED]):
+        changed = [(key, override_text(value)) for key, value in row.items()]
         _check(first, [*first.overrides, *changed])
+
+
+def _kind(value: object) -> str:
+    """How a value is written: a number by its type, a quantity by its unit, a name as it is."""
+    found = re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\s*(\D*)", value) if isinstance(value, str) else None
+    if found is not None:
+        return f"quantity {found[1].strip()}"
+    return f"text {value}" if isinstance(value, str) else type(value).__name__
 
 
 def _check(point: Point, overrides: list[tuple[str, str]]) -> None:
@@ -289,14 +310,20 @@ def _check(point: Point, overrides: list[tuple[str, str]]) -> None:
         pass
 
 
-def _say_changes(study: Study, before: tuple[int, int] | None) -> None:
+def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:
     """What of a study that is begun again is not as it was."""
-    if before is not None:
-        had, stay = before
-        talk().print(
-            f"`{study.name}` has changed since it was begun: {stay} of its {had} points stay and are not run again",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+    if changed is None:
+        return
+    had, stay = changed
+    known = list(dict.fromkeys(", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.varied.items())
+                               for point in stay))  # fmt: skip
+    named = "; ".join(known[:MOST_NAMED]) + (f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else "")
+    talk().print(
+        f"`{study.name}` has changed since it was begun: {len(stay) or 'none'} of its {had} points "
+        + ("stays" if len(stay) == 1 else "stay")
+        + (f": {named}" if named else ""),
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def _file_name(name: str) -> str:

@@ -12,9 +12,10 @@ COLOURS = """
 :root { --ink: #1f2933; --muted: #616e7c; --line: #e4e7eb; --paper: white; --ground: #f5f7fa; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ee; --muted: #9aa5b1; --line: #343d48; --paper: #1c2229; --ground: #12161b; }
+  :is(rect, path)[style^="fill:#"] { stroke: #9aa5b1; stroke-width: .7px; vector-effect: non-scaling-stroke; }
 }
 """
-"""Of a page, and of figures that stand alone."""
+"""Of a page, and of figures that stand alone. In the dark areas have an edge: some are as dark as the paper."""
 
 STYLE = (
     f"{COLOURS}html {{ color-scheme: light dark; }}"
@@ -23,7 +24,8 @@ STYLE = (
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px; }
-header p { color: var(--muted); margin: 4px 0 0; }
+header p { color: var(--muted); margin: 4px 0 0; overflow-wrap: anywhere; }
+h1, h2, h3 { overflow-wrap: anywhere; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0; letter-spacing: -0.01em; }
 h2 { font-size: 17px; margin: 0 0 2px; }
 h3 { font-size: 14px; margin: 18px 0 6px; }
@@ -35,7 +37,7 @@ svg text { fill: var(--ink); }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 24px; }
 .card { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
 .card span { display: block; color: var(--muted); font-size: 13px; }
-.card strong { display: block; font-size: 22px; font-weight: 600; margin: 2px 0; white-space: nowrap; }
+.card strong { display: block; font-size: 22px; font-weight: 600; margin: 2px 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 .narrow { max-width: 320px; }
 .scroll { overflow-x: auto; }

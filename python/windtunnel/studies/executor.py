@@ -6,8 +6,8 @@ results and knows no store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +47,8 @@ class Answer:
     full_disk: bool = False
     """Whether it failed because no space was left."""
     begun: float = 0.0
+    listed: dict[str, Any] = field(default_factory=dict)
+    """What the index has of the summary, by column."""
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.results.manifest import manifest
 from windtunnel.results.owner import is_gone, owner
+from windtunnel.studies.index import signed
 from windtunnel.studies.recipe import content_key, engine_build, recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from windtunnel.studies.point import Point
 
@@ -30,6 +31,11 @@ SHARED = ".scenarios"
 
 HEADLINES = ("simulated_time_s", "wall_time_s", "events", "peak_memory_bytes")
 """Figures of a summary that the index has, and those of its first job and of its cluster below."""
+
+SUMMARY = (
+    "scenario", "scenario_sha256", "inputs", "seed", "fidelity", "partial", "jobs", "cluster", *HEADLINES,
+)  # fmt: skip
+"""Members of a summary that are read when a run is written down and listed. The rest is evidence, for the most part."""
 
 _OF_JOB = ("mfu", "tokens_per_s", "exposed_communication_s")
 
@@ -47,9 +53,14 @@ def _name() -> str:
 class Written:
     """A folder in the making."""
 
-    path: Path
+    name: str
     place: Path
     begun: float
+
+    @property
+    def path(self) -> Path:
+        """Where it is made."""
+        return Path(self.name)
 
     def finish(
         self,
@@ -57,7 +68,7 @@ class Written:
         text: str,
         summary: dict[str, Any],
         meant: str,
-        read: list[tuple[str, str]],
+        read: Sequence[tuple[str, str]],
         rows: dict[str, int],
         *,
         tables: bool,
@@ -75,17 +86,17 @@ class Written:
             ("summary.json", text.rstrip("\n") + "\n"),
             ("manifest.json", json.dumps(record) + "\n"),
         ):
-            _write(f"{self.path}/{name}", content)
+            _write(f"{self.name}/{name}", content)
         self._keep_scenario(point.source.text)
-        place_at(self.path, self.place)
+        place_at(self.name, self.place)
 
     def _keep_scenario(self, text: str) -> None:
         """The scenario, as a further name of a file that all points share: a file of its own costs time."""
         name = f"{_digest(text)[:32]}.yaml"
-        path, shared = self.path / "scenario.yaml", self.path.parent / SHARED / name
         with suppress(OSError):
-            os.link(shared, path)
+            os.link(f"{os.path.dirname(self.name)}/{SHARED}/{name}", f"{self.name}/scenario.yaml")  # noqa: PTH120
             return
+        path, shared = self.path / "scenario.yaml", self.path.parent / SHARED / name
         path.write_text(text, encoding="utf-8")
         path.chmod(0o444)
         with suppress(OSError):  # there already, with as many names as it may have; or no such thing here
@@ -112,12 +123,14 @@ def _digest(text: str) -> str:
 @contextmanager
 def written(place: Path, begun: float) -> Iterator[Written]:
     """A folder for the run that belongs at `place`; what is not finished is removed."""
-    fresh = place.parent.parent / f"{PART}{_name()}-{next(_counter)}"
+    # By text: of a short run, paths as objects cost more than the calls.
+    store = os.path.dirname(os.path.dirname(place))  # noqa: PTH120
+    fresh = f"{store}/{PART}{_name()}-{next(_counter)}"
     try:
-        fresh.mkdir()
+        os.mkdir(fresh)  # noqa: PTH102
     except FileNotFoundError:
-        fresh.parent.mkdir(parents=True, exist_ok=True)
-        fresh.mkdir()
+        os.makedirs(store, exist_ok=True)  # noqa: PTH103
+        os.mkdir(fresh)  # noqa: PTH102
     try:
         yield Written(fresh, place, begun)
     except BaseException:
@@ -125,7 +138,7 @@ def written(place: Path, begun: float) -> Iterator[Written]:
         raise
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: str | Path) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -138,10 +151,10 @@ def placed(place: Path, files: dict[str, bytes]) -> None:
             path = folder.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        place_at(folder.path, place)
+        place_at(folder.name, place)
 
 
-def place_at(fresh: Path, place: Path) -> None:
+def place_at(fresh: str, place: Path) -> None:
     """Gives a finished folder its place, in place of what is there; two that do so leave one of both."""
     for _ in range(100):
         try:
@@ -151,7 +164,7 @@ def place_at(fresh: Path, place: Path) -> None:
         except OSError:
             if not place.is_dir():
                 raise
-            old = fresh.with_name(f"{fresh.name}.old")
+            old = f"{fresh}.old"
             with suppress(FileNotFoundError):
                 place.rename(old)
             _remove(old)
@@ -180,6 +193,14 @@ def headlines(summary: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if isinstance(value, int | float)}
 
 
+def columns(summary: dict[str, Any]) -> dict[str, Any]:
+    """What the index has of a summary, by column."""
+    return {
+        "name": summary.get("scenario"), "seed": signed(summary.get("seed")), "fidelity": summary.get("fidelity"),
+        "figures": headlines(summary), "peak_bytes": summary.get("peak_memory_bytes"),
+    }  # fmt: skip
+
+
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Manifest and summary of a finished run, None if `folder` is none."""
     try:
@@ -188,6 +209,24 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     except (OSError, ValueError):
         return None
     return (record, summary) if isinstance(record, dict) and isinstance(summary, dict) else None
+
+
+def summary_text(folder: str) -> str | None:
+    """The summary of a finished run, which its begin and end tell from what is none; None if there is none."""
+    try:
+        number = os.open(f"{folder}/summary.json", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        parts = []
+        while part := os.read(number, 1 << 20):
+            parts.append(part)
+        text = b"".join(parts).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(number)
+    return text if text.startswith("{") and text.endswith("}\n") else None
 
 
 def finished(root: Path) -> Iterator[Path]:

@@ -69,6 +69,17 @@ INSERT = (
 """Lists a run, or renews what is known of it: its number stays."""
 
 
+_QUEUED = ("recipe", "windtunnel", "build", "seed", "fidelity", "varied", "owner", "begun")
+
+QUEUE = (
+    f"insert into runs ({', '.join(_QUEUED)}, state) values ({', '.join('?' * len(_QUEUED))}, 'queued') "  # noqa: S608
+    f"on conflict (recipe) do update set inputs = '[]', tables = 0, "
+    f"{', '.join(f'{column} = null' for column in COLUMNS if column not in (*_QUEUED, 'state', 'inputs', 'tables'))}, "
+    f"{', '.join(f'{column} = excluded.{column}' for column in (*_QUEUED[1:], 'state'))}"
+)
+"""Lists a run that is to be run, of which no more is known; what was known of an earlier one is gone."""
+
+
 def opened(root: Path) -> tuple[sqlite3.Connection, bool]:
     """The index in `root`, and whether it is new and has to be filled.
 

@@ -14,19 +14,25 @@ import sys
 import tempfile
 import time
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO
 
+from windtunnel.engine import RunError
 from windtunnel.studies.executor import Answer, Death, Task
 from windtunnel.studies.memory import resident_bytes
 from windtunnel.studies.worker import Mark
 
 START = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from windtunnel.studies.worker import main; main()"
-"""What a worker runs: it is told its pipe, where modules are found, and where it says which task it runs."""
+"""What a worker runs: it is told its pipe, where modules are, where it says which task it runs, and standard error."""
 
 HEAVY = 1 << 30
 """A worker that keeps so many bytes after a run is replaced."""
+
+
+LAST = 4096
+"""Bytes that are read of what a worker said before it ended."""
 
 
 _idle: list[_Worker] = []
@@ -39,9 +45,13 @@ class _Worker:
     pipe: Connection
     mark: IO[bytes]
     """Where it says which task it runs."""
+    said: IO[bytes]
+    """What it says on standard error until it is ready."""
     tasks: deque[Task] = field(default_factory=deque)
     """Those that are not answered, in the order in which they are run."""
     since: float = 0.0
+    ready: bool = False
+    """Whether it has started, which it says by an empty list of answers."""
 
     def under_way(self) -> int | None:
         """The task that it began last."""
@@ -52,6 +62,53 @@ class _Worker:
         """Lets it end."""
         self.pipe.close()
         self.mark.close()
+        self.said.close()
+
+
+def _hired() -> _Worker:
+    with ExitStack() as undone:
+        here, there = Pipe()
+        undone.enter_context(here)
+        # Not by `multiprocessing`, which would import the user's own script in each worker.
+        mark, said = (undone.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+        talk = _standard_error()
+        given = [there.fileno(), mark.fileno(), talk]
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", START, str(given[0]), json.dumps(sys.path), str(given[1]), str(given[2])],
+                pass_fds=given,
+                stdin=subprocess.DEVNULL,
+                stderr=said,
+            )
+        except OSError as error:
+            raise _no_start((error.strerror or str(error)).lower()) from None
+        finally:
+            os.close(talk)
+            there.close()
+        undone.pop_all()  # they live as long as the worker
+    return _Worker(process, here, mark, said)
+
+
+def _standard_error() -> int:
+    """A further number for standard error, which a worker takes up when it is ready."""
+    try:
+        return os.dup(2)
+    except OSError:  # it is closed
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """What a process said at the end: of a traceback, the error."""
+    size = os.fstat(file.fileno()).st_size
+    text = os.pread(file.fileno(), LAST, max(0, size - LAST)).decode("utf-8", "replace")
+    return text.strip().rpartition("\n")[2]
+
+
+def _no_start(why: str) -> RunError:
+    return RunError(
+        f"cannot start a process for the runs: {why}\n\n"
+        f"hint: it is `{sys.executable}`, with this Windtunnel; what is done by now is kept"
+    )
 
 
 class LocalExecutor:
@@ -80,16 +137,7 @@ class LocalExecutor:
                 self._workers.append(kept)
                 return kept
             kept.close()
-        here, there = Pipe()
-        # Not by `multiprocessing`, which would import the user's own script in each worker.
-        mark = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        process = subprocess.Popen(
-            [sys.executable, "-c", START, str(there.fileno()), json.dumps(sys.path), str(mark.fileno())],
-            pass_fds=[there.fileno(), mark.fileno()],
-            stdin=subprocess.DEVNULL,
-        )
-        there.close()
-        worker = _Worker(process, here, mark)
+        worker = _hired()
         self._workers.append(worker)
         return worker
 
@@ -107,6 +155,7 @@ class LocalExecutor:
         try:
             while worker.tasks and worker.pipe.poll():
                 answers: list[Answer] = worker.pipe.recv()
+                worker.ready = True
                 found += answers
                 for _ in answers:
                     worker.tasks.popleft()
@@ -119,9 +168,11 @@ class LocalExecutor:
         return found
 
     def _bury(self, worker: _Worker) -> Death:
-        marked = worker.under_way()
+        marked, said = worker.under_way(), _last_line(worker.said)
         self._dismiss(worker)
         code = worker.process.returncode
+        if not worker.ready and code > 0:  # the next one would fare no better
+            raise _no_start(said or f"it ended with exit status {code}")
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         numbers = [task.number for task in worker.tasks]
         running = marked if marked in numbers else numbers[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -31,18 +33,14 @@ class Point:
     explain: bool = False
     """Whether only the engine's explanation is asked for (layers, memory, schedule), which is then the summary."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without its key (`recipe`): another machine works it out by its own engine."""
-        return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
-
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a point."""
 
     state: State
-    summary: dict[str, Any] | None
-    """As in `summary.json`; None unless done."""
+    text: str | None
+    """What is in `summary.json`; None unless done."""
     message: str | None
     """Why there is none, in one line."""
     folder: Path | None
@@ -52,6 +50,14 @@ class Outcome:
     """Whether it was there already."""
     detail: str | None = None
     """The message with its hint, where that has more lines."""
+    peak_bytes: int | None = None
+    """What the engine took at most, of one that was there already."""
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """What `text` says; it is read when somebody asks, as most of it is evidence."""
+        found: dict[str, Any] | None = None if self.text is None else json.loads(self.text)
+        return found
 
 
 def first_line(message: str | None) -> str | None:

@@ -15,7 +15,7 @@ import os
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windtunnel import engine
 
@@ -70,14 +70,17 @@ def recipe(point: Point) -> str:
     return known
 
 
-def scenario_tree(point: Point) -> Any:  # noqa: ANN401
-    """What the scenario of `point` says. Raises `InputError` where the text or an override is no YAML."""
-    return json.loads(engine.scenario_tree(point.source.text, point.source.name, list(point.overrides)))
+def scenario_text(point: Point) -> str:
+    """What the scenario of `point` says, as JSON with its keys in order: equal trees, equal texts.
+
+    Raises `InputError` where the text or an override is no YAML.
+    """
+    return engine.scenario_tree(point.source.text, point.source.name, list(point.overrides), in_order=True)
 
 
-def meaning(point: Point, tree: Any = None) -> str:  # noqa: ANN401
-    """The key of what is meant, by the scenario's `tree`. Raises `InputError` where the text is no YAML."""
-    return _hash([scenario_tree(point) if tree is None else tree, _options(point)])
+def meaning(point: Point, tree: str | None = None) -> str:
+    """The key of what is meant, by its `scenario_text`. Raises `InputError` where that is no YAML."""
+    return _hash([scenario_text(point) if tree is None else tree, _options(point)])
 
 
 def content_key(meant: str, inputs: Sequence[tuple[str, str]]) -> str:

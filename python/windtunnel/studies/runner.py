@@ -11,7 +11,6 @@ run again unless `fresh`.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections import deque
@@ -166,8 +165,7 @@ class _Runner:
             if outcome is not None:
                 self.stored += 1
                 self._settle(i, outcome)
-                if outcome.summary is not None:
-                    self._learn(i, outcome.summary)
+                self._learn(i, outcome.peak_bytes)
                 continue
             original = first.setdefault(recipe(point), i)
             if original == i:
@@ -193,8 +191,7 @@ class _Runner:
             self.estimates[number] = memory.estimate(self.points[number])
         return self.estimates[number]
 
-    def _learn(self, number: int, summary: dict[str, object]) -> None:
-        peak = summary.get("peak_memory_bytes")
+    def _learn(self, number: int, peak: object) -> None:
         if isinstance(peak, int):
             self.room.learn(self._estimate(number), peak)
 
@@ -234,7 +231,7 @@ class _Runner:
     def _give(self, numbers: list[int]) -> None:
         points = [self.points[number] for number in numbers]
         root = self.store.root.absolute()
-        self.state.begun += points
+        self.state.begun.append(points[0])  # the others wait behind it
         self.executor.start(
             [
                 Task(
@@ -252,7 +249,10 @@ class _Runner:
     # Collecting
 
     def _collect(self) -> None:
-        for what in self.executor.wait(TICK):
+        found = self.executor.wait(TICK)
+        if len(found) > 1 and all(isinstance(one, Answer) for one in found):
+            self._hand_out()  # of short runs, before anything is made of their answers: who gave them waits
+        for what in found:
             if isinstance(what, Death):
                 self._mourn(what)
             else:
@@ -269,19 +269,17 @@ class _Runner:
         point = self.points[answer.number]
         if answer.full_disk:
             raise self._full()
-        summary = None if answer.text is None else json.loads(answer.text)
-        if summary is not None:
-            self._learn(answer.number, summary)
-        folder = None if summary is None else self.store.place(point)
+        self._learn(answer.number, answer.listed.get("peak_bytes"))
+        folder = None if answer.text is None else self.store.place(point)
         self.made += 1
         self.made_s += answer.cpu_s
         self.longest = max(self.longest, (answer.wall_s, point), key=lambda one: one[0])
-        self.state.ended.append((point, answer, summary))
+        self.state.ended.append((point, answer))
         self._settle(
             answer.number,
             Outcome(
                 answer.state,
-                summary,
+                answer.text,
                 first_line(answer.message),
                 folder,
                 answer.wall_s,
@@ -358,7 +356,7 @@ class _Runner:
 
     def _fail(self, number: int, message: str, wall_s: float) -> None:
         answer = Answer(number, "failed", None, message, wall_s, 0.0)
-        self.state.ended.append((self.points[number], answer, None))
+        self.state.ended.append((self.points[number], answer))
         self._settle(number, Outcome("failed", None, message, None, wall_s, 0.0, stored=False))
 
     # What others are told
@@ -366,6 +364,8 @@ class _Runner:
     def _flush(self) -> None:
         self.flushed = time.monotonic()
         begun, ended = self.state.begun, self.state.ended
+        over = {id(point) for point, _ in ended}
+        begun = [point for point in begun if id(point) not in over]
         if begun or ended:
             self._write(lambda: self.store.note(begun, ended, tables=self.tables))
             self.state.begun, self.state.ended = [], []

@@ -46,8 +46,8 @@ STAMP = 8
 """Bytes of a recipe by which a study remembers its points."""
 
 
-Ended = tuple["Point", "Answer", "dict[str, Any] | None"]
-"""A point, how its run ended, and its summary, which is the answer's text."""
+Ended = tuple["Point", "Answer"]
+"""A point, and how its run ended."""
 
 
 class Store:
@@ -103,16 +103,16 @@ class Store:
 
     def _served(self, point: Point, column: str, key: str, *, tables: bool) -> Outcome | None:
         rows = self._db.execute(
-            f"select inputs, folder, wall_s, cpu_s from runs where {column} = ? and state = 'done' "  # noqa: S608
+            f"select inputs, folder, wall_s, cpu_s, peak_bytes from runs where {column} = ? and state = 'done' "  # noqa: S608
             "and tables >= ? order by tables desc",
             (key, int(tables)),
         ).fetchall()
-        for inputs, folder, wall_s, cpu_s in rows:
+        for inputs, folder, wall_s, cpu_s, peak in rows:
             if inputs != "[]" and not unchanged(json.loads(inputs), point.source.base, self._digests):
                 continue
-            summary = self._summary(self.root / folder)
-            if summary is not None:
-                return Outcome("done", summary, None, self.root / folder, wall_s, cpu_s, stored=True)
+            text = folders.summary_text(f"{self.root}/{folder}")
+            if text is not None:
+                return Outcome("done", text, None, self.root / folder, wall_s, cpu_s, stored=True, peak_bytes=peak)
         return None
 
     def _meant(self, point: Point, *, tables: bool) -> Outcome | None:
@@ -135,25 +135,17 @@ class Store:
             self._db.execute(index.INSERT, row)
         return self._served(point, "recipe", key, tables=tables)
 
-    @staticmethod
-    def _summary(folder: Path) -> dict[str, Any] | None:
-        try:
-            found = json.loads((folder / "summary.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
     def queue(self, points: Sequence[Point]) -> None:
         """Notes that this process is going to run `points`."""
         self.sweep()
         now, build = time.time(), engine_build()
         rows = [
-            index.row(recipe=recipe(point), windtunnel=__version__, build=build, varied=point.varied, state="queued",
-                      seed=index.signed(point.seed), fidelity=point.fidelity, owner=self._owner, begun=now)
+            (recipe(point), __version__, build, index.signed(point.seed), point.fidelity, json.dumps(point.varied),
+             self._owner, now)
             for point in points
         ]  # fmt: skip
         with index.writing(self._db):
-            self._db.executemany(index.INSERT, rows)
+            self._db.executemany(index.QUEUE, rows)
 
     def note(self, begun: Sequence[Point], ended: Sequence[Ended], *, tables: bool = False) -> None:
         """Notes runs that have begun, and what became of those that ended, whose folders (with tables?) are there."""
@@ -177,8 +169,8 @@ class Store:
         """Removes what processes that are gone have left in the making."""
         folders.sweep(self.root / POINTS)
 
-    def begin_study(self, name: str, points: Sequence[Point]) -> tuple[int, int] | None:
-        """Remembers a study's points; how many of those of the last time it had, and how many stay, if they differ."""
+    def begin_study(self, name: str, points: Sequence[Point]) -> tuple[int, list[Point]] | None:
+        """Remembers a study's points; how many it had the last time, and those of them that stay, if they differ."""
         stamps = [hashlib.sha256(recipe(point).encode()).digest()[:STAMP] for point in points]
         last = self._db.execute("select points from studies where name = ?", (name,)).fetchone()
         with index.writing(self._db):
@@ -189,7 +181,9 @@ class Store:
         if last is None:
             return None
         before = {last[0][i : i + STAMP] for i in range(0, len(last[0]), STAMP)}
-        return None if before == set(stamps) else (len(before), len(before & set(stamps)))
+        if before == set(stamps):
+            return None
+        return len(before), [point for point, stamp in zip(points, stamps, strict=True) if stamp in before]
 
     # The list
 
@@ -253,12 +247,12 @@ class Store:
         with index.writing(self._db):
             self._db.executemany(index.INSERT, rows)
 
-    def _row(self, point: Point, answer: Answer, summary: dict[str, Any] | None, *, tables: bool) -> tuple[object, ...]:
+    def _row(self, point: Point, answer: Answer, *, tables: bool) -> tuple[object, ...]:
         key = recipe(point)
         given: dict[str, Any] = {"seed": index.signed(point.seed), "fidelity": point.fidelity}
-        if summary is not None:
+        if answer.state == "done":
             given = {
-                **_of_summary(summary),
+                **answer.listed,
                 "meaning": answer.meaning,
                 "content": content_key(answer.meaning or "", answer.inputs),
                 "folder": _place(key),
@@ -279,7 +273,7 @@ class Store:
         record, summary = found
         place = folder.relative_to(self.root).as_posix()
         given: dict[str, Any] = {
-            **_of_summary(summary), "windtunnel": str(record.get("windtunnel")), "state": "done", "folder": place,
+            **folders.columns(summary), "windtunnel": str(record.get("windtunnel")), "state": "done", "folder": place,
             "wall_s": summary.get("wall_time_s"), "cpu_s": summary.get("cpu_time_s"),
         }  # fmt: skip
         if summary.get("partial"):
@@ -297,13 +291,6 @@ class Store:
 
 def _place(key: str) -> str:
     return f"{POINTS}/{key[:2]}/{key}"
-
-
-def _of_summary(summary: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": summary.get("scenario"), "seed": index.signed(summary.get("seed")), "fidelity": summary.get("fidelity"),
-        "figures": folders.headlines(summary), "peak_bytes": summary.get("peak_memory_bytes"),
-    }  # fmt: skip
 
 
 def list_run(folder: Path, *, anyway: bool) -> str | None:

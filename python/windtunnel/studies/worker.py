@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,20 +48,29 @@ Mark = struct.Struct("<q")
 
 
 def main() -> None:
-    """Serves the pipe whose number is the first argument; the third one's file gets the number of each task."""
+    """Serves the pipe whose number is the first argument; the third one's file gets the number of each task.
+
+    The fourth is standard error, for when it is ready: until then the parent has what is said, and says it once.
+    """
     from multiprocessing.connection import Connection
 
-    serve(Connection(int(sys.argv[1])), int(sys.argv[3]))
+    serve(Connection(int(sys.argv[1])), int(sys.argv[3]), int(sys.argv[4]))
 
 
-def serve(pipe: Connection, mark: int) -> None:
-    """Runs what `pipe` gives until it is closed, and answers all tasks of a list in their order, some at a time."""
+def serve(pipe: Connection, mark: int, talk: int) -> None:
+    """Runs what `pipe` gives until it is closed, and answers all tasks of a list in their order, some at a time.
+
+    An empty answer comes first, when it is ready.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     digests = known_digests()
     _import()
+    os.dup2(talk, 2)
+    os.close(talk)
     try:
+        pipe.send([])
         while True:
             tasks: list[Task] | None = pipe.recv()
             if tasks is None:
@@ -113,6 +122,10 @@ def known_digests() -> Digests:
     return Digests()
 
 
+_Finished = tuple[str, str, tuple[tuple[str, str], ...], dict[str, Any]]
+"""Summary, meaning, files read, and what the index has of the summary."""
+
+
 @dataclass(frozen=True)
 class _Ran:
     """A run that is not written down."""
@@ -133,7 +146,7 @@ def perform(task: Task, digests: Digests) -> Answer:
 def _simulated_or_refused(task: Task, digests: Digests | None = None) -> _Ran | Answer:
     """Runs a task; one whose folder has more than its summary is written down at once, by `digests`."""
     wall, cpu, begun, begun_ns = time.monotonic(), time.process_time(), time.time(), time.time_ns()
-    outcome: str | tuple[str, str, list[tuple[str, str]]]
+    outcome: str | _Finished
     try:
         if _may_wait(task):
             outcome = _simulated(task, task.point.source.base, None)
@@ -144,8 +157,7 @@ def _simulated_or_refused(task: Task, digests: Digests | None = None) -> _Ran | 
     took = (time.monotonic() - wall, time.process_time() - cpu)
     if isinstance(outcome, str):
         return _Ran(task, outcome, begun, begun_ns, *took)
-    text, meant, read = outcome
-    return Answer(task.number, "done", text, None, *took, meant, tuple(read), begun=begun)
+    return _done(task, outcome, took, begun)
 
 
 def _settled(ran: _Ran | Answer, digests: Digests) -> Answer:
@@ -162,9 +174,13 @@ def _settled(ran: _Ran | Answer, digests: Digests) -> Answer:
     except Exception as error:  # noqa: BLE001
         took = (ran.wall_s + time.monotonic() - wall, ran.cpu_s + time.process_time() - cpu)
         return _failed(task, error, took, ran.begun)
-    text, meant, read = found
     took = (ran.wall_s + time.monotonic() - wall, ran.cpu_s + time.process_time() - cpu)
-    return Answer(task.number, "done", text, None, *took, meant, tuple(read), begun=ran.begun)
+    return _done(task, found, took, ran.begun)
+
+
+def _done(task: Task, found: _Finished, took: tuple[float, float], begun: float) -> Answer:
+    text, meant, read, listed = found
+    return Answer(task.number, "done", text, None, *took, meant, read, begun=begun, listed=listed)
 
 
 def _failed(task: Task, error: Exception, took: tuple[float, float], begun: float) -> Answer:
@@ -187,7 +203,7 @@ def _failed(task: Task, error: Exception, took: tuple[float, float], begun: floa
     return Answer(task.number, state, None, message, *took, full_disk=full, begun=begun)
 
 
-def _whole(task: Task, digests: Digests, begun: float, begun_ns: int) -> tuple[str, str, list[tuple[str, str]]]:
+def _whole(task: Task, digests: Digests, begun: float, begun_ns: int) -> _Finished:
     """Runs a task and writes it down: its folder is there before it runs, for its tables."""
     from windtunnel.studies.folders import written
 
@@ -208,28 +224,29 @@ def _whole(task: Task, digests: Digests, begun: float, begun_ns: int) -> tuple[s
 
 def _finished(
     task: Task, folder: Written, base: Path, text: str, rows: dict[str, int], digests: Digests, begun_ns: int
-) -> tuple[str, str, list[tuple[str, str]]]:
-    """Summary, meaning and files read; the folder is in place when this returns."""
-    from windtunnel.bill import with_bill
+) -> _Finished:
+    """What the folder has; it is in place when this returns."""
+    from windtunnel.bill import cost_text, with_cost
+    from windtunnel.engine import members
+    from windtunnel.studies.folders import SUMMARY, columns
     from windtunnel.studies.inputs import UNKNOWN, named, read_by
-    from windtunnel.studies.recipe import meaning, scenario_tree
+    from windtunnel.studies.recipe import meaning, scenario_text
 
     point = task.point
-    tree = scenario_tree(point)
-    if point.explain:
-        summary: dict[str, Any] = json.loads(text)
-    else:
-        text, summary = with_bill(text, replace(point.source, base=base), point.overrides, tree)
+    tree = scenario_text(point)
+    summary: dict[str, Any] = json.loads(members(text, SUMMARY))
     own = {name for name, _ in point.files}
     if point.explain:  # which does not say what it read
         known = [(path.as_posix(), digests.of(base / path)) for path in named(point.source, point.overrides)]
         found = [(name, digest or UNKNOWN) for name, digest in known]
     else:
+        cost = cost_text(point.source.name, base, tree, summary)
+        text = text if cost is None else with_cost(text, cost)
         found = read_by(summary, base, digests, begun_ns)
     read = [one for one in found if one[0] not in own]
     meant = meaning(point, tree)
     folder.finish(point, text, summary, meant, read, rows, tables=task.tables)
-    return text, meant, read
+    return text, meant, tuple(read), columns(summary)
 
 
 @contextmanager

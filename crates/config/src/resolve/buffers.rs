@@ -36,10 +36,7 @@ pub(super) fn buffers(
     let place = format!("{}: {}.switch.model", written.source, written.path);
     let model = written.keys.switch.model.as_deref();
     let names = model.map_or_else(|| sheets::names("switches"), |name| vec![name]);
-    let read = |name: &str| {
-        let sheet = sheets::find("switches", name, &written.base, &place)?;
-        SwitchSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
-    };
+    let read = |name: &str| sheets::find("switches", name, &written.base, &place)?.parsed(SwitchSheet::parse);
     let known = names.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let mut buffers = Vec::new();
     for ports in ports_by_tier(topology) {

@@ -9,6 +9,7 @@ mod kernels;
 pub mod lookup;
 mod names;
 mod planned;
+mod records;
 pub mod routing;
 mod topology;
 pub mod workload;
@@ -38,6 +39,7 @@ pub use self::guard::guarded;
 pub use self::kernels::kernel_times;
 pub use self::names::{name_kinds, names};
 pub use self::planned::Planned;
+pub use self::records::members;
 pub use self::topology::topology;
 
 /// What is asked for.
@@ -278,12 +280,22 @@ pub fn explain(request: &RunRequest) -> Result<String, Failure> {
     Ok(Planned::of(request.clone())?.explanation())
 }
 
-/// A scenario as it is written, with `overrides` in their places, as JSON text: what two runs differ in.
+/// A scenario as it is written, with `overrides` in their places, as JSON text: what two runs differ in. Keys keep their
+/// order, or are `sorted`, so that equal trees have equal texts.
 ///
 /// # Errors
 /// [`Failure::Input`].
-pub fn scenario_tree(text: &str, source: &str, overrides: &[(String, String)]) -> Result<String, Failure> {
-    Ok(load::tree(text, source, overrides)?.to_string())
+pub fn scenario_tree(
+    text: &str,
+    source: &str,
+    overrides: &[(String, String)],
+    sorted: bool,
+) -> Result<String, Failure> {
+    let mut tree = load::tree(text, source, overrides)?;
+    if sorted {
+        tree.sort_all_objects();
+    }
+    Ok(tree.to_string())
 }
 
 /// What a model needs before its first packet: a state for every directed port, written, and one path from end to end.

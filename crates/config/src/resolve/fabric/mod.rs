@@ -17,6 +17,7 @@ use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
 use self::place::Place;
 use self::shape::Builder;
+use crate::derive::Layer;
 use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, SheetChoice, TopologyFile};
 use crate::{load, sheets};
 
@@ -239,8 +240,7 @@ fn rails(host: &Host, place: &Place) -> Result<bool, InputError> {
 /// # Errors
 /// [`InputError`] when there is none or it is faulty.
 pub fn gpu_sheet(name: &str, base: &Inputs, place: &str) -> Result<GpuSheet, InputError> {
-    let sheet = sheets::find("gpus", name, base, place)?;
-    GpuSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
+    sheets::find("gpus", name, base, place)?.parsed(GpuSheet::parse)
 }
 
 /// The GPU sheet that is chosen, with what differs from the one that it derives from.
@@ -248,21 +248,17 @@ fn derived_gpu(choice: &SheetChoice, base: &Inputs, place: &str) -> Result<GpuSh
     if choice.changes.is_empty() {
         return gpu_sheet(&choice.sheet, base, place);
     }
-    let sheet = sheets::find("gpus", &choice.sheet, base, place)?;
-    let text = sheets::derived(&sheet, &choice.changes, place)?;
-    GpuSheet::parse(&text).map_err(|error| {
-        // Where it says that a key is wrong, line and column are of a text that nobody has written.
-        let text = error.to_string();
-        let reason =
-            text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |(_, rest)| rest);
-        InputError::new(place, reason.lines().next().unwrap_or_default())
-            .hint(format!("keys are those of `{}`; `windtunnel list gpus` names sheets", sheet.source))
-    })
+    let layer = Layer {
+        place: place.to_owned(),
+        text: None,
+        source: "the scenario's `topology.host.gpu`".to_owned(),
+        changes: choice.changes.clone(),
+    };
+    sheets::find("gpus", &choice.sheet, base, place)?.with(layer)?.parsed(GpuSheet::parse)
 }
 
 fn nic_sheet(name: &str, base: &Inputs, place: &str) -> Result<NicSheet, InputError> {
-    let sheet = sheets::find("nics", name, base, place)?;
-    NicSheet::parse(&sheet.text).map_err(|error| InputError::new(&sheet.source, error.to_string()))
+    sheets::find("nics", name, base, place)?.parsed(NicSheet::parse)
 }
 
 fn scale_up(host: &Host, gpu: Option<&GpuSheet>, evidence: &mut EvidenceList) -> ScaleUpSpec {
