@@ -41,7 +41,7 @@
 //! eager or rendezvous too, is its sender's, whatever its receive says.
 //!
 //! **Failure modes.** A receive without a message, or a message without a receive, never ends; when
-//! [`Fabric::next_time`] is [`Time::NEVER`] such operations are listed by [`Host::stuck`]. Requests with a stream, NIC
+//! [`next_time`](crate::Fabric::next_time) is [`Time::NEVER`] such operations are listed by [`Host::stuck`]. Requests with a stream, NIC
 //! or endpoint outside the [`HostSpec`], or ready before the clock, are defects of the caller and panic.
 
 mod abandon;
