@@ -108,6 +108,33 @@ def test_what_cannot_go_on_says_why(tmp_path: Path) -> None:
     assert (tmp_path / "text.journal").read_text(encoding="utf-8").startswith("what somebody else")
 
 
+@pytest.mark.engine
+def test_a_run_of_every_iteration_begins_anew_and_says_so(tmp_path: Path) -> None:
+    whole = [str(ROOT / "examples/two-jobs.yaml"), "--full", "--set", "jobs[1].iterations=600"]
+    once = ended([*whole, "--out", "once"], tmp_path)
+    assert once.returncode == 0, once.stderr
+    journal, draw, kills = journal_of(tmp_path / "often"), random.Random(7), 0  # noqa: S311
+    process = begun([*whole, "--out", "often"], tmp_path)
+    while kills < 3:
+        while not journal.exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0.0, 0.2))
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.communicate()
+        kills += 1
+        process = begun(["--resume", "often"], tmp_path)
+    _, err = process.communicate(timeout=300)
+    assert kills > 0
+    assert process.returncode == 0, err
+    assert "`--full` of several jobs is one simulation from end to end" in err
+    assert "the run goes on from its beginning" in err
+    assert not journal.exists()
+    assert first_difference(windtunnel.load(tmp_path / "once"), windtunnel.load(tmp_path / "often")) is None
+
+
 class InOrder(Scheduler):
     """First come, first served."""
 

@@ -99,13 +99,7 @@ impl BackendNetwork {
     ) -> Result<Self, LoadError> {
         let inside = FlowNetwork::new(
             topology.clone(),
-            FlowSettings {
-                seed: settings.seed,
-                mtu: settings.mtu,
-                header: settings.header,
-                records: settings.records,
-                ..FlowSettings::default()
-            },
+            FlowSettings::inside(settings.seed, settings.mtu, settings.header, settings.records),
         )?;
         let link = |number| {
             let link = topology.link(LinkId(number));

@@ -63,3 +63,53 @@ pub(crate) fn router(digits: impl ExactSizeIterator<Item = Digit>, coordinates: 
         (value < digit.size.get()).then(|| sum + value * digit.stride.get())
     })
 }
+
+/// What a [`Shape`](crate::shape::Shape) says of its routers and of where hosts stand, for one that has `axes`, a `plane`, `direct`
+/// ports, `digits()` and a `cut()`.
+macro_rules! names_and_places {
+    () => {
+        /// A router, the routers of a plane (the last two dimensions), all.
+        fn class(&self, a: u32, b: u32) -> $crate::link::PathClass {
+            $crate::grid::class(self.plane, a, b)
+        }
+
+        fn tier(&self, _switch: u32) -> u8 {
+            0
+        }
+
+        fn tier_name(&self, _tier: u8) -> String {
+            "router".to_owned()
+        }
+
+        /// `router3.5.1`.
+        fn switch_name(&self, switch: u32) -> String {
+            $crate::grid::name(&self.coordinates(switch))
+        }
+
+        fn axes(&self) -> Vec<String> {
+            $crate::grid::axes(self.axes.len())
+        }
+
+        fn coordinates(&self, switch: u32) -> $crate::shape::Coordinates {
+            $crate::grid::coordinates(self.digits(), switch)
+        }
+
+        fn switch_at(&self, coordinates: &[u32]) -> Option<u32> {
+            $crate::grid::router(self.digits(), coordinates)
+        }
+
+        fn site(&self, host: u32) -> $crate::shape::Site {
+            self.direct.racks(self.plane).site(host)
+        }
+
+        fn host_at(&self, site: $crate::shape::Site) -> Option<u32> {
+            self.direct.racks(self.plane).host(site)
+        }
+
+        fn bisection(&self) -> windtunnel_kernel::BitRate {
+            self.direct.bisection(self.cut())
+        }
+    };
+}
+
+pub(crate) use names_and_places;

@@ -104,13 +104,14 @@ pub struct KnownFault {
     pub repair: u64,
 }
 
-/// What becomes of jobs where maintenance begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// They are interrupted as it begins, as by a fault.
-    Stopped,
-    /// They write a checkpoint and go elsewhere as the notice is given.
-    Migrated,
+windtunnel_kernel::named! {
+    /// What becomes of jobs where maintenance begins.
+    #[derive(Default)]
+    pub enum Leave: "rule for jobs at maintenance" {
+        #[default]
+        Stopped = "stop", "they go on until it begins, and are then interrupted as by a fault";
+        Migrated = "migrate", "they write a checkpoint as notice is given, and go on elsewhere";
+    }
 }
 
 /// A component is taken out on purpose.

@@ -5,14 +5,24 @@
 //! `trace_*.csv`); Helios (`cluster_log.csv`); the Standard Workload Format 2.2 (Feitelson's archive); Slurm's
 //! `sacct --parsable2`. Column lists are from their READMEs.
 
-use std::fmt;
 use std::io::BufRead;
 
 use csv::{ByteRecord, ReaderBuilder};
 
+use super::error::LogError;
 use super::facts::Said;
+use super::row::{Fault, Found, Read, Row, Take, What, found, zeros};
+use super::swf::swf;
 use super::time::{elapsed, instant, seconds};
-use super::{LogError, ReadOptions};
+
+/// How a log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Leave out rows with holes, and count them.
+    pub lenient: bool,
+    /// Leave out jobs that still ran as the log was written, and count them among those that never ran to an end.
+    pub leave_running: bool,
+}
 
 windtunnel_kernel::named! {
     /// A published format of job logs.
@@ -128,113 +138,6 @@ impl Format {
     }
 }
 
-/// A job as its row gives it, in nanoseconds of the log's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub submit: i64,
-    pub duration: u64,
-    pub estimate: Option<u64>,
-    pub gpus: u32,
-    pub priority: i32,
-    pub line: u32,
-    /// It still ran as the log was written.
-    pub running: bool,
-    /// Its row has fields that the format does not know.
-    pub appended: bool,
-    /// From 1970-01-01 to the begin of the log's clock, where the log says so.
-    pub epoch: Option<i64>,
-}
-
-/// Instants from here on, in nanoseconds, count from 1970 and not from a begin of the log's own: 1985-11-05.
-const CALENDAR: i64 = 500_000_000_000_000_000;
-
-impl Found {
-    /// When it was submitted by the calendar, in nanoseconds from 1970, if the log says so.
-    pub(super) const fn submitted(&self) -> Option<i64> {
-        match self.epoch {
-            Some(epoch) => epoch.checked_add(self.submit),
-            None if self.submit >= CALENDAR => Some(self.submit),
-            None => None,
-        }
-    }
-}
-
-/// What a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "nearly every row is a job")]
-pub(super) enum Row {
-    Job(Found),
-    /// A job that was cancelled, or failed, before it ran, or of which nobody knows for how long it did.
-    NeverRan,
-    /// A step of a job.
-    Step,
-}
-
-/// What is wrong with a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    column: String,
-    what: What,
-    /// Whether the whole log cannot be read.
-    pub fatal: bool,
-    pub hint: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
-    Missing,
-    NoValue { expected: &'static str, found: String },
-    Backwards { start: String, end: String },
-    NoColumn { found: String },
-    Unknown { expected: String },
-    Fields { found: usize },
-    Text(String),
-}
-
-impl Fault {
-    fn of(column: &str, what: What) -> Self {
-        Self { column: column.to_owned(), what, fatal: false, hint: String::new() }
-    }
-
-    fn fatal(self) -> Self {
-        Self { fatal: true, ..self }
-    }
-
-    fn hint(self, hint: impl fmt::Display) -> Self {
-        Self { hint: format!("\n\nhint: {hint}"), ..self }
-    }
-
-    /// The fault without what is of this row alone, to count it.
-    pub(super) fn kind(&self) -> String {
-        match &self.what {
-            What::NoValue { expected, .. } => format!("`{}` is not {expected}", self.column),
-            What::Backwards { .. } => format!("`{}` lies before its start", self.column),
-            _ => self.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = &self.column;
-        match &self.what {
-            What::Missing => write!(f, "`{column}` is missing"),
-            What::NoValue { expected, found } => {
-                write!(f, "`{column}`: expected {expected}, found `{found}`")
-            }
-            What::Backwards { start, end } => write!(f, "`{column}` ({end}) lies before its start ({start})"),
-            What::NoColumn { found } => write!(f, "there is no column `{column}`, found `{found}`"),
-            What::Unknown { expected } => write!(f, "unknown column `{column}`, expected `{expected}`"),
-            What::Fields { found } => write!(f, "expected {column} fields, found {found}"),
-            What::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-type Read = Result<Row, Fault>;
-/// Takes a row with its line, and what else it says.
-type Take<'a> = dyn FnMut(u64, Read, Said<'_>) -> Result<(), LogError> + 'a;
-
 /// Hands the rows of a log to `take`.
 pub(super) fn rows(
     input: impl BufRead,
@@ -292,11 +195,6 @@ pub(super) fn rows(
             },
         }
     }
-}
-
-/// A row of a file of which a part was never written.
-fn zeros() -> Fault {
-    Fault::of("", What::Text("the row holds bytes of value 0, expected text: is the file whole?".to_owned()))
 }
 
 /// Where each column is.
@@ -546,20 +444,6 @@ fn job(submit: i64, duration: u64, gpus: u32) -> Read {
     Ok(Row::Job(found(submit, duration, gpus)))
 }
 
-const fn found(submit: i64, duration: u64, gpus: u32) -> Found {
-    Found {
-        submit,
-        duration,
-        estimate: None,
-        gpus,
-        priority: 0,
-        line: 0,
-        running: false,
-        appended: false,
-        epoch: None,
-    }
-}
-
 /// A whole number, perhaps written as `8.0`.
 fn whole(text: &str) -> Option<u32> {
     text.strip_suffix(".0").unwrap_or(text).parse().ok()
@@ -577,81 +461,4 @@ fn trackable(text: &str) -> Option<u32> {
         }
     }
     Some(total.unwrap_or(typed))
-}
-
-/// The Standard Workload Format: 18 fields separated by blanks, comments behind `;`, -1 for what is not known. A processor
-/// stands for a GPU. Archives append fields of their own (Alea the memory, the hosts, the deadline): they are not read.
-fn swf(mut input: impl BufRead, file: &str, take: &mut Take<'_>) -> Result<(), LogError> {
-    let mut bytes = Vec::new();
-    let mut epoch = None;
-    for line in 1.. {
-        bytes.clear();
-        let read = input.read_until(b'\n', &mut bytes);
-        if read.map_err(|error| LogError::File { file: file.to_owned(), error })? == 0 {
-            break;
-        }
-        // Comments of old logs are in any encoding.
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_start_matches('\u{feff}');
-        if let Some(start) = text.trim_start_matches([';', ' ']).strip_prefix("UnixStartTime:") {
-            epoch = seconds(start.trim()).filter(|&start| start >= CALENDAR);
-        }
-        let text = text.split(';').next().unwrap_or_default().trim();
-        if text.contains('\0') {
-            take(line, Err(zeros()), Said::default())?;
-        } else if !text.is_empty() {
-            let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-            let known = |index: usize| fields.get(index).copied().filter(|text| !text.starts_with('-'));
-            let said = Said {
-                user: known(11),
-                account: known(12),
-                queue: known(14),
-                partition: known(15),
-                state: known(10).and_then(swf_status),
-            };
-            take(line, swf_row(&fields, epoch), said)?;
-        }
-    }
-    Ok(())
-}
-
-/// Field 11 in words.
-fn swf_status(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "0" => "FAILED",
-        "1" => "COMPLETED",
-        "2" | "3" => "PARTIAL",
-        "4" => "PARTIAL_FAILED",
-        "5" => "CANCELLED",
-        _ => return None,
-    })
-}
-
-fn swf_row(fields: &[&str], epoch: Option<i64>) -> Read {
-    const FIELDS: usize = 18;
-    if fields.len() < FIELDS {
-        return Err(Fault::of("18", What::Fields { found: fields.len() }));
-    }
-    let read = |index: usize, name: &str| -> Result<Option<u64>, Fault> {
-        let no = || What::NoValue { expected: "a number", found: fields[index].to_owned() };
-        let value = seconds(fields[index]).ok_or_else(|| Fault::of(name, no()))?;
-        Ok(u64::try_from(value).ok())
-    };
-    let known = |index: usize, name: &str| read(index, name)?.ok_or_else(|| Fault::of(name, What::Missing));
-    let submit = known(1, "submit time")?;
-    // Cancelled as it waited, or its log does not know: -1 is a value of the format and no hole.
-    let Some(duration) = read(3, "run time")? else { return Ok(Row::NeverRan) };
-    if duration == 0 && fields[10] == "5" {
-        return Ok(Row::NeverRan);
-    }
-    let processors = match read(4, "allocated processors")? {
-        Some(allocated) => allocated,
-        None => known(7, "requested processors")?,
-    };
-    let gpus = u32::try_from(processors / 1_000_000_000)
-        .map_err(|_| Fault::of("", What::Text(format!("{} processors are too many", fields[4]))))?;
-    let submit = i64::try_from(submit).map_err(|_| Fault::of("submit time", What::Missing))?;
-    let estimate = read(8, "requested time")?.filter(|&ns| ns > 0);
-    let appended = fields.len() > FIELDS;
-    Ok(Row::Job(Found { estimate, appended, epoch, ..found(submit, duration, gpus) }))
 }

@@ -10,10 +10,13 @@
 //! to know is counted too ([`Remarks`]), and kept is what the log says of each beside its size and times ([`Facts`]).
 
 mod encoding;
+mod error;
 mod facts;
 mod formats;
+mod row;
 mod scale;
 pub mod shape;
+mod swf;
 mod time;
 
 use std::fmt;
@@ -24,12 +27,13 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 pub use encoding::not_utf8;
+pub use error::LogError;
 pub use facts::{Fact, Facts, Said};
-pub use formats::Format;
+pub use formats::{Format, ReadOptions};
 pub use scale::Scale;
 pub use time::date;
 
-use formats::{Fault, Found, Row};
+use row::{Fault, Found, Row};
 
 /// A job of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +50,6 @@ pub struct LoggedJob {
     pub priority: i32,
     /// Line of the log; 0 if the job is drawn.
     pub line: u32,
-}
-
-/// How a log is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadOptions {
-    /// Leave out rows with holes, and count them.
-    pub lenient: bool,
-    /// Leave out jobs that still ran as the log was written, and count them among those that never ran to an end.
-    pub leave_running: bool,
 }
 
 /// Rows that are not among the jobs.
@@ -110,49 +105,6 @@ pub struct JobLog {
     pub skipped: Skipped,
     /// What is remarkable about them.
     pub remarks: Remarks,
-}
-
-/// Why a log cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The file cannot be read.
-    #[error("cannot read `{file}`: {error}")]
-    File {
-        /// The file.
-        file: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file is no text that can be read.
-    #[error("{file}: {what}\n\nhint: {hint}")]
-    Encoding {
-        /// The file.
-        file: String,
-        /// What it is.
-        what: &'static str,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// A row is at fault.
-    #[error("{file}:{line}: {fault}{hint}")]
-    Row {
-        /// The file.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// What is wrong.
-        fault: String,
-        /// What to do, with its blank line.
-        hint: String,
-    },
-    /// No job is left.
-    #[error("{file}: there is no job with GPUs in the log{}", .without.as_str())]
-    Empty {
-        /// The file.
-        file: String,
-        /// What was left out, in words.
-        without: String,
-    },
 }
 
 const LENIENT: &str = "\n\nhint: `lenient: true` (or `--lenient`) leaves such rows out and counts them";

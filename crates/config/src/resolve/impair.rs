@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use windtunnel_fabric::packet::{
-    Background, FabricPart, GilbertElliott, Impairments, PartChange, PartState, Partners, Share, Sizes,
+    Background, FabricPart, GilbertElliott, Impairments, PartChange, PartState, Share, Sizes,
 };
 use windtunnel_kernel::{RandomStream, Span, Time};
 use windtunnel_plan::error::{InputError, nearest};
@@ -14,9 +14,7 @@ use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::{LinkId, Topology};
 
 use super::fabric::faults::{self, Part};
-use crate::schema::{
-    BackgroundPairs, BackgroundRule, BitErrorRule, DriftRule, Fidelity, Links, LossRule, Scenario,
-};
+use crate::schema::{BackgroundRule, BitErrorRule, DriftRule, Fidelity, Links, LossRule, Scenario};
 use crate::{load, sheets};
 
 /// From a change until every switch knows, where the scenario does not say.
@@ -317,12 +315,8 @@ fn background_of(
     }
     let from = rule.from.map_or(Span::ZERO, |from| from.0);
     let until = place.after(&key("until"), from, rule.until.map(|until| until.0))?;
-    let partners = match rule.pairs {
-        BackgroundPairs::Uniform => Partners::Uniform,
-        BackgroundPairs::Rack => Partners::Rack,
-    };
     let between = (Time::from_ps(from.ps()), until.map_or(Time::NEVER, |until| Time::from_ps(until.ps())));
-    Ok(Background { sizes, load: rule.load, partners, between })
+    Ok(Background { sizes, load: rule.load, partners: rule.pairs.0, between })
 }
 
 /// Sizes by name, or from a file of the user's.

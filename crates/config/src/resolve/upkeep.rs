@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use windtunnel_cluster::faults::log::{self, FaultLogError};
 use windtunnel_cluster::faults::{
-    Class, Component, KnownFault, Leave, Lifetime, Maintenance, Plant, Process, Repair, Spares,
+    Class, Component, KnownFault, Lifetime, Maintenance, Plant, Process, Repair, Spares,
 };
 use windtunnel_cluster::life::{Checkpoint, Every, Life, Sizes};
 use windtunnel_plan::error::{InputError, nearest};
@@ -17,8 +17,8 @@ use windtunnel_topology::{Names, Topology};
 use super::names::find;
 use super::storage::StoragePlan;
 use crate::schema::{
-    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LeaveName, LifetimeName,
-    MaintenanceWindow, RepairName, Scenario,
+    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LifetimeName, MaintenanceWindow,
+    RepairName, Scenario,
 };
 use crate::{load, sheets};
 
@@ -336,10 +336,7 @@ fn window(
         return Err(InputError::new(format!("{place}.part"), "software is not taken out of service"));
     }
     above_zero(written.lasts, &format!("{place}.for"))?;
-    let leave = match written.jobs {
-        LeaveName::Stop => Leave::Stopped,
-        LeaveName::Migrate => Leave::Migrated,
-    };
+    let leave = written.jobs.0;
     Ok(Maintenance { component, at: written.at.0, lasts: written.lasts.0, notice: written.notice.0, leave })
 }
 

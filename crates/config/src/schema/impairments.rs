@@ -2,8 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use windtunnel_fabric::packet::Partners;
 
-use super::{Duration, Size};
+use super::{Duration, Name, Size};
 
 /// What goes wrong on the fabric, and traffic of others. Losses, links that fail in mid-run and background traffic need
 /// packet fidelity. Times count from the run's start.
@@ -144,22 +145,11 @@ pub struct BackgroundRule {
     pub load: f64,
     /// To whom.
     #[serde(default)]
-    pub pairs: BackgroundPairs,
+    pub pairs: Name<Partners>,
     /// When it begins.
     #[serde(default)]
     pub from: Option<Duration>,
     /// When the last flow begins; never if left out.
     #[serde(default)]
     pub until: Option<Duration>,
-}
-
-/// To whom a NIC sends background traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BackgroundPairs {
-    /// The NIC of its number in any other host.
-    #[default]
-    Uniform,
-    /// A NIC of another host on the same leaf switch.
-    Rack,
 }

@@ -20,8 +20,7 @@ pub mod upkeep;
 use std::collections::BTreeMap;
 
 pub use impairments::{
-    BackgroundPairs, BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links,
-    LossRule, SlowRule,
+    BackgroundRule, BadTimes, BitErrorRule, DownRule, DriftRule, Impairments, Links, LossRule, SlowRule,
 };
 pub use job_source::{JobKind, JobSource, Jobs, PriorityShare, ScaleJobs};
 pub use jobs::{
@@ -40,8 +39,8 @@ pub use topology::{
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 pub use upkeep::{
-    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LeaveName, LifetimeName,
-    MaintenanceWindow, RepairName, SpareHosts, StorageHosts,
+    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LifetimeName, MaintenanceWindow,
+    RepairName, SpareHosts, StorageHosts,
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;

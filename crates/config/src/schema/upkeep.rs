@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use windtunnel_cluster::faults::Class;
+use windtunnel_cluster::faults::{Class, Leave};
 
 use super::name::Name;
 use super::quantity::{CalendarSpan, Rate, Size};
@@ -91,22 +91,11 @@ pub struct MaintenanceWindow {
     pub notice: CalendarSpan,
     /// What becomes of the jobs there.
     #[serde(default)]
-    pub jobs: LeaveName,
+    pub jobs: Name<Leave>,
 }
 
 const fn at_once() -> CalendarSpan {
     CalendarSpan(0)
-}
-
-/// What becomes of jobs where maintenance begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaveName {
-    /// They go on until it begins, and are then interrupted as by a fault.
-    #[default]
-    Stop,
-    /// They write a checkpoint as notice is given, and go on elsewhere.
-    Migrate,
 }
 
 /// Hosts kept back until others fail: the last ones of the cluster.

@@ -34,6 +34,13 @@ pub struct FlowSettings {
     pub records: bool,
 }
 
+impl FlowSettings {
+    /// Of the links inside scale-up domains, beside a model that has the others.
+    pub fn inside(seed: u64, mtu: Bytes, header: Bytes, records: bool) -> Self {
+        Self { seed, mtu, header, records, ..Self::default() }
+    }
+}
+
 impl Default for FlowSettings {
     /// ECMP with seed 0, [packets](wire) as usual, nothing kept.
     fn default() -> Self {

@@ -10,8 +10,8 @@ use windtunnel_kernel::{EndpointId, Time};
 
 use super::matcher::Matcher;
 use super::operations::{NONE, State};
-use super::{Arrival, Fabric, Host, Ticket};
-use crate::Network;
+use super::{Arrival, Host, Ticket};
+use crate::{Fabric, Network};
 
 impl<N: Network> Host<N> {
     /// From `at` on, not before the clock nor beyond the next event, `endpoints` do nothing, and nothing is left at others of the

@@ -120,13 +120,7 @@ impl<T: Transport> PacketNetwork<T> {
     ) -> Result<Self, PacketNetworkError> {
         let inside = FlowNetwork::new(
             topology.clone(),
-            FlowSettings {
-                seed: settings.seed,
-                mtu: settings.mtu,
-                header: settings.header,
-                records: settings.records,
-                ..FlowSettings::default()
-            },
+            FlowSettings::inside(settings.seed, settings.mtu, settings.header, settings.records),
         )?;
         let reductions = Front::new(&settings);
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);

@@ -13,8 +13,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 
-use super::parallel::{Leader, Parallel, SendHome, Shared};
+use super::parallel::{Leader, Parallel};
 use super::process::{Control, ExecutorError, Outcome, Process, Progress, homes};
+use super::shared::{SendHome, Shared};
 use super::statistics::RunStatistics;
 use crate::units::{Span, Time};
 
@@ -112,7 +113,7 @@ where
         until: Time,
         control: impl FnMut(&Progress) -> Control,
     ) -> Result<Outcome, ExecutorError> {
-        let begun = super::parallel::now();
+        let begun = super::statistics::now();
         let result = self.leader.run(&mut self.balance, until, control);
         self.balance.statistics.elapsed += begun.elapsed();
         result

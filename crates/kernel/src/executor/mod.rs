@@ -42,7 +42,9 @@ mod mailbox;
 mod parallel;
 mod process;
 mod sequential;
+mod shared;
 mod statistics;
+mod worker;
 
 pub use crew::{Crew, Loan};
 pub use parallel::Parallel;

@@ -1,6 +1,6 @@
 //! What a run cost and why it was no faster: always counted, for two looks at a clock per window and thread.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Of all runs of one executor. Counts are the same for any number of threads; durations are of the wall clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,4 +69,10 @@ impl RunStatistics {
 
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The instant of the wall clock.
+#[allow(clippy::disallowed_methods, reason = "statistics tell the wall clock; no result depends on it")]
+pub(super) fn now() -> Instant {
+    Instant::now()
 }

@@ -23,6 +23,7 @@ mod agenda;
 mod calendar;
 #[cfg(test)]
 mod load;
+mod networks;
 
 use std::collections::VecDeque;
 

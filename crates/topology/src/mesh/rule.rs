@@ -1,14 +1,14 @@
 //! The rule of a full mesh: one hop in every dimension that differs, in any order.
 
-use windtunnel_kernel::{BitRate, Span};
+use windtunnel_kernel::Span;
 
 use super::{FullMesh, MOST_DIMENSIONS};
 use crate::choose::choose_hashed;
 use crate::faults::Dead;
 use crate::grid;
-use crate::link::{LinkTier, PathClass};
+use crate::link::LinkTier;
 use crate::port::PortSet;
-use crate::shape::{Cable, Coordinates, Far, Shape, Site};
+use crate::shape::{Cable, Far, Shape};
 
 /// What draws a detour, in place of a switch number: that the next draw at the same router is another.
 const DETOUR: u64 = u64::MAX - 1;
@@ -155,47 +155,7 @@ impl Shape for FullMesh {
         dead.is_empty() || self.no_dead_corner(dead, at, to)
     }
 
-    /// A router, the routers of the last two dimensions, all.
-    fn class(&self, a: u32, b: u32) -> PathClass {
-        grid::class(self.plane, a, b)
-    }
-
-    fn tier(&self, _switch: u32) -> u8 {
-        0
-    }
-
-    fn tier_name(&self, _tier: u8) -> String {
-        "router".to_owned()
-    }
-
-    /// `router3.5.1`.
-    fn switch_name(&self, switch: u32) -> String {
-        grid::name(&self.coordinates(switch))
-    }
-
-    fn axes(&self) -> Vec<String> {
-        grid::axes(self.axes.len())
-    }
-
-    fn coordinates(&self, switch: u32) -> Coordinates {
-        grid::coordinates(self.digits(), switch)
-    }
-
-    fn switch_at(&self, coordinates: &[u32]) -> Option<u32> {
-        grid::router(self.digits(), coordinates)
-    }
-
-    fn site(&self, host: u32) -> Site {
-        self.direct.racks(self.plane).site(host)
-    }
-
-    fn host_at(&self, site: Site) -> Option<u32> {
-        self.direct.racks(self.plane).host(site)
-    }
-
-    fn bisection(&self) -> BitRate {
-        self.direct.bisection(self.cut())
-    }
+    grid::names_and_places!();
 
     fn diameter(&self) -> u32 {
         self.axes.iter().filter(|axis| axis.place.size.get() > 1).count() as u32

@@ -20,14 +20,15 @@ use super::error::PacketError;
 use super::settings::PacketSettings;
 use crate::account::CompletionTimes;
 
-/// To whom a NIC sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Partners {
-    /// The NIC of its number in any other host.
-    #[default]
-    Uniform,
-    /// NICs of other hosts on its leaf switch. One that has none sends nothing.
-    Rack,
+windtunnel_kernel::named! {
+    /// To whom a NIC sends background traffic.
+    #[derive(Default, Hash)]
+    pub enum Partners: "pairs of background traffic" {
+        #[default]
+        Uniform = "uniform", "the NIC of its number in any other host";
+        /// One that has none sends nothing.
+        Rack = "rack", "a NIC of another host on the same leaf switch";
+    }
 }
 
 /// Traffic of one kind.
