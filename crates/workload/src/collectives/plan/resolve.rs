@@ -115,33 +115,43 @@ impl Plan {
         let alone =
             CollectiveSpec { library: None, routing: None, bytes: Bytes::new(cost.bytes), ..spec.clone() };
         let mut plan = Self::with_tuner(&alone, n, tuner)?;
-        let [inside, between] = library.0.latency;
-        let [within, crossing] = plan.dependent_steps();
-        let own = within * inside.ps() + crossing * between.ps();
+        let own = plan.latency(library.0.latency.map(Span::ps));
         plan.before = Span::from_ps(cost.before.ps().saturating_sub(own));
         Ok(plan)
     }
 
-    /// Of the steps that wait for one another, how many stay in a scale-up domain and how many leave it. A block that goes round
-    /// a ring leaves its domain once in as many steps as that has members.
-    fn dependent_steps(&self) -> [u64; 2] {
+    /// What the latencies of its messages alone come to, one after another as they wait for each other: of one inside a scale-up
+    /// domain and of one between two.
+    fn latency(&self, [inside, between]: [u64; 2]) -> u64 {
         let steps = u64::from(self.rounds) / u64::from(self.depth.max(1));
-        let crossing = if self.domain >= self.n {
-            0
-        } else if self.domain <= 1 {
-            steps
-        } else if self.algorithm.rings() != Rings::None {
-            steps.div_ceil(u64::from(self.domain))
-        } else {
-            let mut round = Round::new();
-            let leaves = |number: &u32| {
-                self.round(0, 0, *number, &mut round);
-                round.sends.iter().chain(&round.receives).any(|&(peer, _)| peer >= self.domain)
+        if self.domain >= self.n {
+            return steps * inside;
+        }
+        if self.domain <= 1 {
+            return steps * between;
+        }
+        if self.algorithm.rings() != Rings::None {
+            // A block that goes round leaves its domain once in as many steps as that has members.
+            let crossing = steps.div_ceil(u64::from(self.domain));
+            return crossing * between + (steps - crossing) * inside;
+        }
+        // When each member has ended each of the last `depth` rounds: a round begins when the one `depth` before it has ended.
+        let depth = self.depth.max(1) as usize;
+        let mut ended = vec![vec![0; self.n as usize]; depth];
+        let mut round = Round::new();
+        for number in 0..self.rounds {
+            let begun = std::mem::take(&mut ended[number as usize % depth]);
+            let end = |index: u32| {
+                self.round(index, 0, number, &mut round);
+                let arrives = |&(from, _): &(u32, u64)| {
+                    let crosses = from / self.domain != index / self.domain;
+                    begun[from as usize] + if crosses { between } else { inside }
+                };
+                round.receives.iter().map(arrives).fold(begun[index as usize], u64::max)
             };
-            let rounds = (0..self.rounds).filter(leaves).count() as u64;
-            rounds / u64::from(self.depth.max(1))
-        };
-        [steps - crossing, crossing]
+            ended[number as usize % depth] = (0..self.n).map(end).collect();
+        }
+        ended.into_iter().flatten().max().unwrap_or(0)
     }
 
     fn set_rounds(&mut self, outstanding: u32) {
@@ -232,5 +242,28 @@ impl Plan {
             }
             (shape, _) => shape,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of eight members on two domains. A block of a ring leaves its domain in two of seven steps. By Bruck's algorithm members hear of
+    /// those 1, 2 and 4 behind them: from 4 away and either 1 or 2 away over the border, never thrice. Halves first inside, then between.
+    #[test]
+    fn messages_bring_the_latency_of_their_longest_chain() {
+        let (inside, between) = (1, 100);
+        let of = |kind, algorithm, domain| {
+            let spec = CollectiveSpec { algorithm, domain, ..CollectiveSpec::new(kind, Bytes::new(1 << 20)) };
+            Plan::new(&spec, 8).expect("a plan").latency([inside, between])
+        };
+        use CollectiveKind::{AllGather, AllReduce};
+        assert_eq!(of(AllGather, Algorithm::Ring, 4), 2 * between + 5 * inside);
+        assert_eq!(of(AllReduce, Algorithm::Ring, 4), 4 * between + 10 * inside);
+        assert_eq!(of(AllGather, Algorithm::Ring, 1), 7 * between);
+        assert_eq!(of(AllGather, Algorithm::Ring, 8), 7 * inside);
+        assert_eq!(of(AllGather, Algorithm::Bruck, 4), 2 * between + inside);
+        assert_eq!(of(AllReduce, Algorithm::Recursive, 4), 2 * between + 4 * inside);
     }
 }
