@@ -56,8 +56,10 @@ def test_ranks_spread_over_hosts_cost_what_ranks_on_hosts_of_their_own_cost(kind
 @pytest.mark.parametrize("ranks", [4, 8])
 @pytest.mark.parametrize(("length", "longer"), [("5 m", 1.16), ("2 km", 1.3)])
 def test_fidelities_agree_wherever_ranks_stand(placement: str, ranks: int, length: str, longer: float) -> None:
-    """A collective alone on its links takes the same at flow and packet fidelity, but that there a ring's steps pass one after another
-    while channels of the closed form wait for long cables beside each other."""
+    """A collective alone on its links takes the same at flow and packet fidelity.
+
+    But at packet fidelity a ring's steps pass one after another, while the closed form's channels wait for long cables together.
+    """
     for kind, size in (("all_gather", "64 KiB"), ("all_reduce", "16 MB")):
         scenario = _scenario(4, placement, kind, size, ranks, length)
         flow, packet = _seconds(scenario, "flow"), _seconds(scenario, "packet")
