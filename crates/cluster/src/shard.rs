@@ -82,7 +82,7 @@ fn homes(placement: &[EndpointId], domain: u32) -> Option<Arc<[u32]>> {
     let home = |endpoint: EndpointId| endpoint.0 / domain;
     let in_order = (1..)
         .zip(placement.windows(2))
-        .all(|(rank, pair): (u32, _)| (home(pair[0]) == home(pair[1])) == !rank.is_multiple_of(domain));
+        .all(|(rank, pair): (u32, _)| (home(pair[0]) == home(pair[1])) != rank.is_multiple_of(domain));
     (!in_order).then(|| placement.iter().map(|&endpoint| home(endpoint)).collect())
 }
 
