@@ -51,7 +51,7 @@ pub struct ReplayOptions {
     /// How all-to-alls run.
     pub exchanges: Exchanges,
     /// Of each rank, the scale-up domain in which it stands; `None` where ranks fill domains in order, which is what
-    /// [`CollectiveSpec::domain`](crate::CollectiveSpec::domain) says then.
+    /// [`CollectiveSpec::domain`](crate::collectives::CollectiveSpec::domain) says then.
     pub homes: Option<Arc<[u32]>>,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,

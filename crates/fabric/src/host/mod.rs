@@ -16,8 +16,8 @@
 //!
 //! 0 bytes count as 1. A message leaves at (start of the send) + o and is then the [`Network`]'s; with LogGOPS its first
 //! byte arrives L later. A message of at most S bytes is eager: its send is over when its overhead is. A longer one is a
-//! rendezvous, as is one that asks for it ([`SendRequest::waits`]): its send is over when the receiver matches it.
-//! [`Receiver::Free`] is the variant of ATLAHS, [`Receiver::Aside`] one whose stream goes on while bytes come in.
+//! rendezvous, as is one that asks for it ([`SendRequest::waits`](crate::SendRequest::waits)): its send is over when the
+//! receiver matches it. [`Receiver::Free`] is the variant of ATLAHS, [`Receiver::Aside`] one whose stream goes on while bytes come in.
 //!
 //! **Order.** Events are handled one by one in the order (time, insertion number). What is released by an event is
 //! inserted right after it, and a blocked operation keeps its number when it tries again.
