@@ -58,7 +58,7 @@ def test_ranks_spread_over_hosts_cost_what_ranks_on_hosts_of_their_own_cost(kind
 def test_fidelities_agree_wherever_ranks_stand(placement: str, ranks: int, length: str, longer: float) -> None:
     """A collective alone on its links takes the same at flow and packet fidelity.
 
-    But at packet fidelity a ring's steps pass one after another; the closed form's channels wait for long cables together.
+    But at packet fidelity a ring's steps pass one after another; the closed form's channels wait for cables together.
     """
     for kind, size in (("all_gather", "64 KiB"), ("all_reduce", "16 MB")):
         scenario = _scenario(4, placement, kind, size, ranks, length)
