@@ -10,7 +10,7 @@ use windtunnel_topology::Forwarder;
 use crate::account::FlowRecord;
 use crate::model::{Arrival, CoupledId, Departure, InStep, Network, Received};
 use crate::observations::Observations;
-use crate::packet::QueueSample;
+use crate::packet::{CapturedPacket, PairSample, QueueSample};
 
 #[deny(clippy::missing_trait_methods, reason = "a default on the box hides the network's own method")]
 impl<N: Network + ?Sized> Network for Box<N> {
@@ -106,6 +106,14 @@ impl<N: Network + ?Sized> Network for Box<N> {
 
     fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
         (**self).take_samples(samples);
+    }
+
+    fn take_pair_samples(&mut self, samples: &mut Vec<PairSample>) {
+        (**self).take_pair_samples(samples);
+    }
+
+    fn take_captured(&mut self, captured: &mut Vec<CapturedPacket>) -> u64 {
+        (**self).take_captured(captured)
     }
 }
 

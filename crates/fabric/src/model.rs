@@ -10,7 +10,7 @@ use windtunnel_topology::Forwarder;
 
 use crate::account::FlowRecord;
 use crate::observations::Observations;
-use crate::packet::QueueSample;
+use crate::packet::{CapturedPacket, PairSample, QueueSample};
 
 define_id! {
     /// Edges prepared for coupled execution: see [`Fabric::prepare_coupled`].
@@ -300,5 +300,16 @@ pub trait Network {
     /// Appends the samples of queues since the last call.
     fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
         let _ = samples;
+    }
+
+    /// Appends what watched queue pairs looked like since the last call, by time; nothing where no packets are followed.
+    fn take_pair_samples(&mut self, samples: &mut Vec<PairSample>) {
+        let _ = samples;
+    }
+
+    /// Appends the packets captured since the last call, by time; how many were left out so far because the limit is reached.
+    fn take_captured(&mut self, captured: &mut Vec<CapturedPacket>) -> u64 {
+        let _ = captured;
+        0
     }
 }

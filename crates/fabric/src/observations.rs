@@ -64,6 +64,8 @@ pub struct PacketUse {
     pub tally: Option<Tally>,
     /// What arrived under a dispatcher, by intervals of 10 µs.
     pub deliveries: Vec<Delivery>,
+    /// Packets that a capture left out because its limit was reached.
+    pub uncaptured: u64,
 }
 
 /// What simulating a network took.

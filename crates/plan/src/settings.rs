@@ -131,6 +131,10 @@ pub struct ResultsPlan {
     pub flows: FlowsTable,
     /// How often queues are sampled; `None`: never.
     pub queues: Option<Span>,
+    /// Whether queue pairs are looked at over time.
+    pub queue_pairs: bool,
+    /// Whether packets are captured.
+    pub packets: bool,
     /// Whether jobs are simulated on an ideal fabric too; `None`: where that goes unnoticed.
     pub ideal: Option<bool>,
 }

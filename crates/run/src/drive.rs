@@ -9,6 +9,7 @@ use windtunnel_plan::settings::{Fidelity, FlowsTable};
 use super::clock::Origin;
 use super::stage::Stage;
 use super::usage;
+use super::watched::Watched;
 use crate::table::ProgressSink;
 
 /// Rows of flows that `results.flows: auto` writes.
@@ -79,6 +80,7 @@ pub fn drive(
     let messages = plan.fidelity == Fidelity::Message;
     let table = if messages { "messages" } else { "flows" };
     let (mut records, mut samples) = (Vec::new(), Vec::new());
+    let mut seen = Watched::default();
     let mut pace = Pace::new();
     loop {
         // The executor hands back the shard between slices, so that its observations can be taken off it.
@@ -107,6 +109,7 @@ pub fn drive(
         if plan.results.queues.is_some() {
             network.take_samples(&mut samples);
         }
+        seen.take(plan, network);
         if flows.due(&mut records, last) {
             shard.observer_mut().rows(table, usage::flows(&records, origin, !messages));
             records.clear();
@@ -114,6 +117,9 @@ pub fn drive(
         if let Some(every) = plan.results.queues.filter(|_| samples.len() >= 1 << 16 || last) {
             shard.observer_mut().rows("queues", usage::queues(&samples, topology, every, origin));
             samples.clear();
+        }
+        for (table, rows) in seen.due(topology, origin, last) {
+            shard.observer_mut().rows(table, rows);
         }
         if let Some(failure) = shard.observer_mut().failure() {
             return Outcome::Failed(failure.to_owned());

@@ -43,6 +43,7 @@ mod trouble;
 mod usage;
 mod variation;
 mod verdict;
+mod watched;
 mod whole;
 
 use windtunnel_cluster::calendar::{self, JobRequest, Settings};

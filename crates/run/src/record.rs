@@ -101,6 +101,7 @@ impl Record {
             self.network.add_packets(&packets.totals, packets.queueing);
             self.network.add_reordering(&packets.reordering);
             self.network.add_pauses(&packets.ports, topology);
+            self.network.uncaptured += packets.uncaptured;
             if let Some(tally) = &packets.tally {
                 self.network.add_tally(tally, &packets.deliveries);
             }

@@ -301,6 +301,9 @@ pub struct NetworkSummary {
     pub detoured_pairs: Option<u64>,
     /// The first of them, by name.
     pub detoured: Vec<[String; 2]>,
+    /// Packets that a capture left out, which a warning tells.
+    #[serde(skip)]
+    pub uncaptured: u64,
     /// The most loaded links, first the most.
     pub links_most_loaded: Vec<LinkLoad>,
     /// Time that data packets waited in queues, and how many they were.
@@ -461,6 +464,13 @@ impl NetworkSummary {
                 "network: {dropped} packets were dropped ({share:.0}% of the data packets that were sent), and the times are those of a \
                  network in collapse; larger `network.buffers`, `network.trimming`, `network.pfc`, or a `network.transport` that holds back \
                  where links inside the fabric are slower than NICs, change that"
+            ));
+        }
+        if self.uncaptured > 0 {
+            warnings.push(format!(
+                "results.packets: the limit was reached, and {} packets more were not captured; a larger `limit`, or fewer `pairs` and links, \
+                 shows them",
+                self.uncaptured
             ));
         }
         warnings

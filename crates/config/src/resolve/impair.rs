@@ -188,7 +188,11 @@ fn bit_errors(rule: &BitErrorRule, place: &Place<'_>, index: usize) -> Result<Gi
 }
 
 /// The links of a selection, in the order of their numbers; `at` is the place of what stands at a number.
-fn links(on: &Links, topology: &Topology, at: impl Fn(&str) -> String) -> Result<Vec<LinkId>, InputError> {
+pub(super) fn links(
+    on: &Links,
+    topology: &Topology,
+    at: impl Fn(&str) -> String,
+) -> Result<Vec<LinkId>, InputError> {
     let all = || (0..topology.link_count() as u32).map(LinkId);
     let tier = |link: LinkId| topology.link(link).tier.name();
     let outside = |link: &LinkId| !tier(*link).starts_with("scale-up");

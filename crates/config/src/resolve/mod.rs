@@ -27,6 +27,7 @@ pub mod storage;
 mod told;
 pub mod upkeep;
 mod variation;
+mod watch;
 mod work;
 
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ pub fn resolve(
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
+    let watching = watch::watching(&scenario, &fabric.topology, source)?;
     // Before the jobs, which may take long.
     let around = network::Around {
         scenario: &scenario,
@@ -94,6 +96,7 @@ pub fn resolve(
         slow_links: all_slow_links(&slow_links, storage.as_ref(), &fabric),
         buffers,
         routes,
+        watching,
         modules: &modules,
         marks: &marks,
     };
@@ -211,6 +214,8 @@ pub fn resolve(
         results: ResultsPlan {
             flows: results.flows,
             queues: results.queues.map(|every| every.0),
+            queue_pairs: results.queue_pairs.is_some(),
+            packets: results.packets.is_some(),
             ideal: results.ideal,
         },
         evidence,

@@ -16,6 +16,7 @@ mod reduction;
 pub mod topology;
 mod transport;
 pub mod upkeep;
+mod watch;
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,7 @@ use windtunnel_fabric::wire;
 pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
 
 use self::transport::{LawNames, TransportNames};
+pub use self::watch::{PacketCapture, PairRule, PairsOverTime};
 use crate::ecn_profiles::EcnProfile;
 
 /// A scenario: a fabric, the jobs on it, and how closely to look.
@@ -500,6 +502,10 @@ pub struct Results {
     pub flows: FlowsTable,
     /// How often queues are sampled for the table `queues` (packet fidelity), such as `10 us`; never if left out.
     pub queues: Option<Duration>,
+    /// Queue pairs over time: windows, rates, bytes in flight and round trips (packet fidelity); none if left out.
+    pub queue_pairs: Option<PairsOverTime>,
+    /// Packets to capture (packet fidelity); none if left out.
+    pub packets: Option<PacketCapture>,
     /// Whether the same job on an ideal fabric is simulated for comparison. If left out: jobs that train a model, and
     /// other jobs of up to 4,096 messages.
     pub ideal: Option<bool>,

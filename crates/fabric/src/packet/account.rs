@@ -4,6 +4,7 @@ use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::queue::EventKey;
 
 use super::counters::Counters;
+use super::ears::Ears;
 use super::handles::Completion;
 use super::reorder::Reordering;
 use super::sampler::Sampler;
@@ -15,7 +16,8 @@ pub(super) struct Account {
     pub sampler: Sampler,
     /// Of the queue pairs closed.
     pub reordering: Reordering,
-    digest: Option<Box<EventDigest>>,
+    /// Who listens to what happens.
+    pub ears: Option<Box<Ears>>,
     /// With the port whose packet completed it.
     done: Vec<(u32, Completion)>,
     /// Something that somebody waits for was lost, and nobody sends it again.
@@ -26,12 +28,12 @@ pub(super) struct Account {
 
 impl Account {
     /// Of an engine that has done nothing.
-    pub(super) fn new(sampler: Sampler) -> Self {
+    pub(super) fn new(sampler: Sampler, ears: Option<Box<Ears>>) -> Self {
         Self {
             totals: Counters::default(),
             sampler,
             reordering: Reordering::default(),
-            digest: None,
+            ears,
             done: Vec::new(),
             lost_for_good: false,
             given_up: None,
@@ -42,19 +44,19 @@ impl Account {
     #[inline]
     pub(super) fn note(&mut self, key: impl FnOnce() -> EventKey, effect: impl FnOnce() -> u64) {
         self.totals.events += 1;
-        if let Some(digest) = &mut self.digest {
+        if let Some(digest) = self.ears.as_mut().and_then(|ears| ears.digest.as_mut()) {
             digest.record(key(), effect());
         }
     }
 
     /// Keeps a digest of events from now on.
     pub(super) fn keep_digest(&mut self, focus: &EventDigest) {
-        self.digest = Some(Box::new(focus.clone()));
+        self.ears.get_or_insert_default().digest = Some(focus.clone());
     }
 
     /// The digest kept.
     pub(super) fn digest(&self) -> Option<&EventDigest> {
-        self.digest.as_deref()
+        self.ears.as_ref()?.digest.as_ref()
     }
 
     /// A message is complete: port `p` brought its last packet.

@@ -334,6 +334,7 @@ impl<T: Transport> Engine<T> {
             (hash, packet.to, flags) = (sender.hash, sender.to, sender.flags);
             packet.flow = sender.peer_slot;
             sender.data_sent += 1;
+            sender.sent += if packet.kind == Kind::Data { u64::from(packet.wire) } else { 0 };
         }
         packet.flags |= flags;
         packet.hash = if flags & flag::ROUTED == 0 { combine(hash, u64::from(parcel.path)) } else { hash };

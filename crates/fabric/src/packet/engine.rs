@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use windtunnel_kernel::Span;
 use windtunnel_topology::{Forwarder, LinkId, Topology};
 
 use super::account::Account;
 use super::border::Crossing;
 use super::credit::Credits;
 use super::desks::Dispatch;
+use super::ears::Ears;
 use super::error::PacketError;
 use super::fabric::Fabric;
 use super::impair::{Changes, Clocks};
@@ -111,10 +113,14 @@ impl<T: Transport> Engine<T> {
             telemetry: Kept::default(),
             reductions: Reductions::default(),
             dispatch: Kept::default(),
-            account: Account::new(Sampler::new(
-                settings.sample_every.map(windtunnel_kernel::Span::ps),
-                ports as u32,
-            )),
+            account: Account::new(
+                Sampler::new(
+                    settings.sample_every.map(Span::ps),
+                    ports as u32,
+                    settings.watch.as_ref().map(|watch| watch.every.ps()),
+                ),
+                Ears::new(&settings, &fabric),
+            ),
             crossing: None,
             fabric,
             settings,

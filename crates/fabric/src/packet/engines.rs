@@ -19,10 +19,12 @@ use windtunnel_kernel::executor::{Process, RunStatistics};
 use windtunnel_kernel::{Bytes, Span, Time};
 use windtunnel_topology::{Forwarder, Topology};
 
+use super::ears::{CapturedPacket, Record};
 use super::engine::Engine;
 use super::error::PacketError;
 use super::handles::{Completion, OpenRequest, QueuePair};
 use super::many::Many;
+use super::pair_series::{PairSample, PairSeries};
 use super::reduce::RunSpec;
 use super::sampler::QueueSample;
 use super::settings::PacketSettings;
@@ -32,6 +34,12 @@ use super::transport::Transport;
 #[derive(Debug)]
 pub struct Engines<T: Transport> {
     pub(super) parts: Parts<T>,
+    /// Queue pairs over time.
+    series: PairSeries,
+    /// Captured packets handed out.
+    captured: u64,
+    /// Captured by processes of which each had not reached the limit, but all together had.
+    beyond: u64,
 }
 
 #[derive(Debug)]
@@ -68,10 +76,14 @@ impl<T: Transport> Engines<T> {
         let alone = parallel.processes.unwrap_or(parallel.threads) <= 1 || reaction == Span::ZERO;
         let partition = (!alone).then(|| engine.partition(&parallel));
         let Some(partition) = partition.filter(|partition| partition.weights.len() > 1) else {
-            return Ok(Self { parts: Parts::One(Box::new(engine)) });
+            return Ok(Self::of(Parts::One(Box::new(engine))));
         };
         let many = Many::new(&engine, partition, parallel.threads, reaction);
-        Ok(Self { parts: Parts::Many(Box::new(many)) })
+        Ok(Self::of(Parts::Many(Box::new(many))))
+    }
+
+    fn of(parts: Parts<T>) -> Self {
+        Self { parts, series: PairSeries::default(), captured: 0, beyond: 0 }
     }
 
     /// See [`Engine::reroute`].
@@ -96,9 +108,9 @@ impl<T: Transport> Engines<T> {
         match self.parts {
             Parts::Many(mut many) => {
                 many.crew = many.crew.keep_together();
-                Self { parts: Parts::Many(many) }
+                Self { parts: Parts::Many(many), ..self }
             }
-            one @ Parts::One(_) => Self { parts: one },
+            one @ Parts::One(_) => Self { parts: one, ..self },
         }
     }
 
@@ -181,6 +193,48 @@ impl<T: Transport> Engines<T> {
             Parts::One(engine) => engine.take_samples(samples),
             Parts::Many(many) => many.take_samples(samples),
         }
+    }
+
+    /// Appends what queue pairs looked like at the instants before the last event, by time and then by their numbers.
+    pub fn take_pair_samples(&mut self, samples: &mut Vec<PairSample>) {
+        let clock = match &self.parts {
+            Parts::One(engine) => engine.now().ps(),
+            Parts::Many(many) => many.agree(),
+        };
+        let mut parts = Vec::new();
+        self.each(|engine| engine.take_parts_before(clock, &mut parts));
+        self.series.join(parts, samples);
+    }
+
+    /// Appends the packets captured up to `until`, an instant up to which everything has been handled, in the order of time; how many
+    /// were left out so far because the limit is reached.
+    pub fn take_captured(&mut self, until: Time, captured: &mut Vec<CapturedPacket>) -> u64 {
+        let (mut records, mut left_out, mut limit) = (Vec::new(), 0, 0);
+        self.each(|engine| {
+            left_out += engine.take_records_by(until.ps(), &mut records);
+            limit = engine.settings.capture.as_ref().map_or(0, |capture| capture.limit);
+        });
+        records.sort_by_key(Record::order);
+        let room = (limit - self.captured).min(records.len() as u64);
+        self.beyond += records.len() as u64 - room;
+        self.captured += room;
+        records.truncate(room as usize);
+        self.look(|engine| {
+            if engine.is_first() {
+                captured.extend(records.iter().map(|record| record.on(engine.fabric.link_of(record.port))));
+            }
+        });
+        left_out + self.beyond
+    }
+
+    /// Packets left out of what was captured so far.
+    pub fn uncaptured(&self) -> u64 {
+        let mut sum = self.beyond;
+        self.look(|engine| {
+            let capture = engine.account.ears.as_ref().and_then(|ears| ears.capture.as_ref());
+            sum += capture.map_or(0, |capture| capture.left_out);
+        });
+        sum
     }
 
     /// A reduction begins at `at`, not before the clock.

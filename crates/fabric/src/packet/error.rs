@@ -2,6 +2,7 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
+use super::ears::WatchSettings;
 use super::queue_settings::MOST_QUEUES;
 use super::timeline::MOST_PORTS;
 
@@ -264,6 +265,9 @@ pub enum PacketError {
     /// Samples without end at one instant.
     #[error("`queues` is 0, expected a time between samples above 0")]
     Sampling,
+    /// Queue pairs that are looked at all the time.
+    #[error("`queue_pairs.every` is too short, expected at least {} ns", WatchSettings::LEAST.ps() / 1000)]
+    Watching,
     /// Paths worked out ahead on links that may go down.
     #[error(
         "links go down in mid-run, but `destination_modulo` has one path for each pair; expected another balancer"

@@ -161,9 +161,15 @@ impl<T: Transport> Engine<T> {
         if arrived == NONE {
             return;
         }
-        self.account.note(|| Key::told_of_port(now, p), || self.packets[arrived].digest());
-        if self.fabric.kinds[usize::from(kind)].fragile && self.perishes(p, arrived, kind, now) {
-            return;
+        self.account.totals.events += 1;
+        if self.account.ears.is_some() {
+            self.hear(p, arrived, now);
+        }
+        if self.fabric.kinds[usize::from(kind)].fragile {
+            if self.perishes(p, arrived, kind, now) {
+                return;
+            }
+            self.hear_of(p, arrived, now);
         }
         match far.as_switch() {
             Some(switch) => self.forward(p, switch, arrived, now),
@@ -258,6 +264,7 @@ impl<T: Transport> Engine<T> {
         if self.packets[id].kind.is_control() {
             counters.control_drops += 1;
         }
+        self.hear_loss(p, id);
         self.discard(id);
     }
 

@@ -148,7 +148,11 @@ impl<T: Transport> Many<T> {
         let receiver = self.crew.process(homes[1]).open_receiver(&plan, places);
         self.crew.process(homes[0]).pairs.introduce(sender, receiver);
         self.crew.process(homes[1]).pairs.meet(receiver, sender);
-        QueuePair { sender, receiver, homes: homes.map(|home| home as u32) }
+        let pair = QueuePair { sender, receiver, homes: homes.map(|home| home as u32) };
+        if self.crew.process(0).account.ears.is_some() {
+            self.each(|engine| engine.note_pair(pair, &plan));
+        }
+        pair
     }
 
     /// Frees the places of queue pairs with senders in process `home` that are done and have nothing left anywhere.
@@ -168,7 +172,10 @@ impl<T: Transport> Many<T> {
             if silent {
                 let place = self.crew.process(home).pairs.close_sender(sender);
                 let (back, lengths) = self.crew.process(other).close_receiver(receiver);
-                self.each(|engine| engine.lead.paths.take_up(place, back, lengths));
+                self.each(|engine| {
+                    engine.lead.paths.take_up(place, back, lengths);
+                    engine.forget_pair([home as u32, sender]);
+                });
             }
             !silent
         });

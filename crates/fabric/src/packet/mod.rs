@@ -29,6 +29,7 @@ mod credit;
 mod crossing;
 mod desks;
 mod dispatch;
+mod ears;
 mod engine;
 mod engines;
 mod error;
@@ -37,6 +38,7 @@ mod fabric;
 mod foresight;
 mod grants;
 mod handles;
+mod hear;
 mod impair;
 mod lead;
 mod legs;
@@ -55,6 +57,7 @@ mod opening;
 mod overdue;
 mod packet_network;
 mod packets;
+mod pair_series;
 mod pairs;
 mod pauses;
 mod pfc;
@@ -91,6 +94,7 @@ pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use choice::TransportChoice;
 pub use counters::Counters;
 pub use desks::Delivery;
+pub use ears::{CaptureSettings, CapturedPacket, Fate, WatchSettings};
 pub use engine::Engine;
 pub use engines::{Engines, Spread};
 pub use error::PacketError;
@@ -100,6 +104,7 @@ pub use impair::{FabricPart, GilbertElliott, Impairments, PartChange, PartState,
 pub use marks::{EcnSettings, MarkAt};
 pub use model::NetworkOf;
 pub use packet_network::{PacketNetwork, PacketNetworkError, too_long};
+pub use pair_series::PairSample;
 pub use queue_settings::{
     Color, ColorProfile, Discipline, DropProfile, MOST_QUEUES, Meter, PfcSettings, Pull, QueueSettings,
     Shaper, Xoff, Xon,

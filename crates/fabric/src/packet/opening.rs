@@ -33,6 +33,7 @@ impl<T: Transport> Engine<T> {
                     let place = self.pairs.close_sender(sender);
                     let (back, lengths) = self.close_receiver(receiver);
                     self.lead.paths.take_up(place, back, lengths);
+                    self.forget_pair([0, sender]);
                 }
                 !silent
             });
@@ -46,7 +47,9 @@ impl<T: Transport> Engine<T> {
         let (sender, receiver) = (self.open_sender(&plan, places), self.open_receiver(&plan, places));
         self.pairs.introduce(sender, receiver);
         self.pairs.meet(receiver, sender);
-        QueuePair { sender, receiver, homes: [0; 2] }
+        let pair = QueuePair { sender, receiver, homes: [0; 2] };
+        self.note_pair(pair, &plan);
+        pair
     }
 
     /// Works out by which ports a queue pair goes; its ways are still to be found.

@@ -15,9 +15,11 @@ use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 
 use super::background::{BackgroundUse, Generator};
+use super::ears::CapturedPacket;
 use super::engines::Engines;
 use super::error::PacketError;
 use super::handles::{Completion, OpenRequest, QueuePair};
+use super::pair_series::PairSample;
 use super::reduce::{Ended, Front};
 use super::sampler::QueueSample;
 use super::settings::{Balancer, PacketSettings};
@@ -534,6 +536,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
             background: self.background().cloned(),
             tally: engine.tally(),
             deliveries: engine.deliveries(),
+            uncaptured: engine.uncaptured(),
         };
         let work = Work {
             events: totals.events,
@@ -556,5 +559,13 @@ impl<T: Transport> Network for PacketNetwork<T> {
 
     fn take_samples(&mut self, samples: &mut Vec<QueueSample>) {
         self.engine.take_samples(samples);
+    }
+
+    fn take_pair_samples(&mut self, samples: &mut Vec<PairSample>) {
+        self.engine.take_pair_samples(samples);
+    }
+
+    fn take_captured(&mut self, captured: &mut Vec<CapturedPacket>) -> u64 {
+        self.engine.take_captured(self.clock, captured)
     }
 }

@@ -40,6 +40,23 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// As tables have it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Ack => "ack",
+            Self::Notify => "cnp",
+            Self::Trimmed => "trimmed",
+            Self::Nack => "nack",
+            Self::Pull => "pull",
+            Self::Contribution => "contribution",
+            Self::Sum => "sum",
+            Self::Probe => "probe",
+            Self::Scout => "scout",
+            Self::Reply => "reply",
+        }
+    }
+
     /// Whether it waits in the control class.
     #[inline]
     pub(super) const fn is_control(self) -> bool {

@@ -23,38 +23,47 @@ impl<T: Transport> Engine<T> {
 
     #[cold]
     fn sample(&mut self, time: u64) {
-        let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
         while self.account.sampler.due < time {
-            let (at, before) = (self.account.sampler.due, self.account.sampler.found.len());
-            let nics = self.pairs.nics.len() as u32;
-            for p in 0..nics {
-                if self.home(p) != own {
-                    continue;
-                }
-                let planes = self.fabric.topology.planes();
-                let link = self.fabric.topology.nic_link(p / planes, p % planes);
-                self.sample_port(p, link, at);
+            let at = self.account.sampler.due;
+            if self.account.sampler.ports.due == at {
+                let quiet = self.sample_ports(at);
+                self.account.sampler.ports.go_on(quiet, time);
             }
-            for switch in 0..self.fabric.switches.len() as u32 {
-                if self.home_of_switch(switch) != own {
-                    continue;
-                }
-                let (first, count) = (
-                    self.fabric.switches[switch as usize].first,
-                    self.fabric.switches[switch as usize].count,
-                );
-                for port in 0..count {
-                    if let Some(link) = self.fabric.topology.out_link(SwitchId(switch), port) {
-                        self.sample_port(first + port, link, at);
-                    }
-                }
+            if self.account.sampler.pairs.due == at {
+                let quiet = self.sample_pairs(at);
+                self.account.sampler.pairs.go_on(quiet, time);
             }
             let sampler = &mut self.account.sampler;
-            sampler.due += sampler.every;
-            if sampler.found.len() == before && sampler.due < time {
-                sampler.due = (time - 1) / sampler.every * sampler.every;
+            sampler.due = sampler.ports.due.min(sampler.pairs.due);
+        }
+    }
+
+    /// Looks at all ports; whether there was nothing to see.
+    fn sample_ports(&mut self, at: u64) -> bool {
+        let own = self.crossing.as_ref().map_or(0, |crossing| crossing.number);
+        let before = self.account.sampler.found.len();
+        let nics = self.pairs.nics.len() as u32;
+        for p in 0..nics {
+            if self.home(p) != own {
+                continue;
+            }
+            let planes = self.fabric.topology.planes();
+            let link = self.fabric.topology.nic_link(p / planes, p % planes);
+            self.sample_port(p, link, at);
+        }
+        for switch in 0..self.fabric.switches.len() as u32 {
+            if self.home_of_switch(switch) != own {
+                continue;
+            }
+            let (first, count) =
+                (self.fabric.switches[switch as usize].first, self.fabric.switches[switch as usize].count);
+            for port in 0..count {
+                if let Some(link) = self.fabric.topology.out_link(SwitchId(switch), port) {
+                    self.sample_port(first + port, link, at);
+                }
             }
         }
+        self.account.sampler.found.len() == before
     }
 
     fn sample_port(&mut self, p: u32, link: LinkId, at: u64) {

@@ -16,12 +16,36 @@ pub struct QueueSample {
     pub sent: u64,
 }
 
+/// Instants at which something is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rhythm {
+    /// The next; `u64::MAX`: never.
+    pub due: u64,
+    every: u64,
+}
+
+impl Rhythm {
+    fn new(every: Option<u64>) -> Self {
+        Self { due: every.unwrap_or(u64::MAX), every: every.unwrap_or(1) }
+    }
+
+    /// The next instant; if all was `quiet` at this one, the last before `time`, up to which nothing happens.
+    pub(super) fn go_on(&mut self, quiet: bool, time: u64) {
+        self.due += self.every;
+        if quiet && self.due < time {
+            self.due = (time - 1) / self.every * self.every;
+        }
+    }
+}
+
 /// When the next samples are due, and those not yet taken.
 #[derive(Clone, Debug)]
 pub(super) struct Sampler {
-    /// `u64::MAX`: never.
+    /// The earlier of both.
     pub due: u64,
-    pub every: u64,
+    /// Of ports, and of queue pairs.
+    pub ports: Rhythm,
+    pub pairs: Rhythm,
     /// Bytes sent up to the sample before, by port.
     pub sent: Vec<u64>,
     /// With their ports.
@@ -29,8 +53,10 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new(every: Option<u64>, ports: u32) -> Self {
-        let (due, ports) = every.map_or((u64::MAX, 0), |every| (every, ports));
-        Self { due, every: every.unwrap_or(1), sent: vec![0; ports as usize], found: Vec::new() }
+    /// Of so many ports every so often, and of queue pairs.
+    pub(super) fn new(every: Option<u64>, ports: u32, pairs: Option<u64>) -> Self {
+        let counted = if every.is_some() { ports as usize } else { 0 };
+        let (ports, pairs) = (Rhythm::new(every), Rhythm::new(pairs));
+        Self { due: ports.due.min(pairs.due), ports, pairs, sent: vec![0; counted], found: Vec::new() }
     }
 }

@@ -5,6 +5,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::{LinkId, LinkTier, numbered};
 
 use super::background::Background;
+use super::ears::{CaptureSettings, WatchSettings};
 use super::error::{LARGEST, PacketError};
 use super::impair::Impairments;
 use super::marks::EcnSettings;
@@ -189,6 +190,10 @@ pub struct PacketSettings {
     pub background: Vec<Background>,
     /// How often queues are looked at; never if left out.
     pub sample_every: Option<Span>,
+    /// Queue pairs that are looked at over time.
+    pub watch: Option<WatchSettings>,
+    /// Packets of which a record is kept.
+    pub capture: Option<CaptureSettings>,
     /// Keep a record of each message.
     pub records: bool,
     /// Threads.
@@ -226,6 +231,8 @@ impl Default for PacketSettings {
             impairments: Impairments::default(),
             background: Vec::new(),
             sample_every: None,
+            watch: None,
+            capture: None,
             records: false,
             parallel: ParallelSettings::default(),
         }
@@ -247,6 +254,9 @@ impl PacketSettings {
         }
         if self.sample_every == Some(Span::ZERO) {
             return Err(PacketError::Sampling);
+        }
+        if self.watch.as_ref().is_some_and(|watch| watch.every < WatchSettings::LEAST) {
+            return Err(PacketError::Watching);
         }
         if self.in_flight == 0 {
             return Err(PacketError::InFlight);

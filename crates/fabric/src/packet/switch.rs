@@ -256,6 +256,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let last_hop = self.fabric.ports[p as usize].far.as_switch().is_none();
+        self.hear_trim(p, id, now);
         self.account.totals.trims += 1;
         self.fabric.ports[p as usize].counters.trims += 1;
         let header = self.settings.header.get() as u16;

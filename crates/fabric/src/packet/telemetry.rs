@@ -54,6 +54,11 @@ impl Telemetry {
         self.packets.swap(one as usize, other as usize);
     }
 
+    /// Bytes that the records of a packet take.
+    pub(super) fn wire_of(&self, id: u32) -> u64 {
+        self.packets.get(id as usize).map_or(0, |hops| hops.len() as u64 * u64::from(RECORD))
+    }
+
     /// Takes the records of a packet that leaves for another process.
     pub(super) fn take(&mut self, id: u32) -> Vec<Hop> {
         self.packets.get_mut(id as usize).map_or_else(Vec::new, std::mem::take)

@@ -34,6 +34,7 @@ use self::queues::{Switching, switching};
 use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
 use super::reduce;
+use super::watch::Watching;
 use crate::schema::{Fidelity, Network, Scenario};
 
 /// What the scenario says beside `network:` and packets feel.
@@ -48,6 +49,8 @@ pub struct Around<'a> {
     pub buffers: Vec<BufferSettings>,
     /// Paths that hosts choose.
     pub routes: Vec<ChosenRoute>,
+    /// What is looked at packet by packet.
+    pub watching: Watching,
     /// What the program brings along.
     pub modules: &'a Modules,
     /// What the longest path asks of marking.
@@ -78,7 +81,7 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
 }
 
 fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Result<PacketPlan, InputError> {
-    let Around { scenario, fabric, slow_links, buffers, routes, modules, marks } = around;
+    let Around { scenario, fabric, slow_links, buffers, routes, watching, modules, marks } = around;
     let network = &scenario.network;
     let place = |key: &str| format!("{source}: network.{key}");
     let implied = implied::implied(network, fabric, source)?;
@@ -125,6 +128,8 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
         impairments: Impairments::default(),
         background: Vec::new(),
         sample_every: scenario.results.queues.map(|every| every.0),
+        watch: watching.watch,
+        capture: watching.capture,
         records: false,
     };
     check(&settings, source)?;

@@ -205,6 +205,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     pub(in crate::packet) fn perishes(&mut self, p: u32, id: u32, kind: u16, now: u64) -> bool {
         if self.packets[id].flags & flag::DOOMED != 0 {
+            self.hear_loss(p, id);
             self.discard(id);
             return true;
         }
