@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,8 +35,8 @@ def torch() -> None:
         pytest.skip("needs PyTorch: `pip install 'windtunnel[torch]'`")
 
 
-def stats(command: Command, file: Path) -> dict[str, list[dict[str, float]]]:
-    found: dict[str, list[dict[str, float]]] = json.loads(command("workload", "stats", file, "--json").stdout)
+def stats(command: Command, file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command("workload", "stats", file, "--json").stdout)
     return found
 
 
@@ -106,4 +106,4 @@ def test_what_cannot_be_recorded_is_refused(command: Command, tmp_path: Path) ->
 
 
 def test_a_status_is_passed_on(command: Command, tmp_path: Path) -> None:
-    assert command("record", "-o", tmp_path / "t", "--", sys.executable, "-c", "raise SystemExit(7)", check=7)
+    command("record", "-o", tmp_path / "t", "--", sys.executable, "-c", "raise SystemExit(7)", check=7)

@@ -118,8 +118,8 @@ def _capture(folder: Path, rank: int, ranks: int) -> None:
                 os._exit(0)
 
     register_optimizer_step_post_hook(stepped)
-    distributed_c10d.init_process_group = init_process_group  # type: ignore[assignment]
-    dist.init_process_group = init_process_group  # type: ignore[assignment]
+    distributed_c10d.init_process_group = init_process_group
+    dist.init_process_group = init_process_group
     _no_numbers()
     _no_moves()
     _data_parallel()
@@ -130,9 +130,9 @@ def _no_numbers() -> None:
     """Numbers that a program asks of its tensors (a loss to print) are 0: there are none."""
     import torch
 
-    torch.Tensor.item = lambda self: 0.0 if self.is_floating_point() else 0  # type: ignore[method-assign, assignment]
-    torch.Tensor.__float__ = lambda _self: 0.0  # type: ignore[attr-defined]
-    torch.Tensor.__bool__ = lambda _self: False  # type: ignore[attr-defined]
+    torch.Tensor.item = lambda self: 0.0 if self.is_floating_point() else 0
+    torch.Tensor.__float__ = lambda _self: 0.0
+    torch.Tensor.__bool__ = lambda _self: False
 
 
 def _no_moves() -> None:
@@ -150,9 +150,9 @@ def _no_moves() -> None:
     def stay(self: Any, *_: Any, **__: Any) -> Any:
         return self
 
-    torch.nn.Module.to = to  # type: ignore[method-assign, assignment]
-    torch.nn.Module.cuda = torch.nn.Module.cpu = stay  # type: ignore[method-assign, assignment]
-    torch.cuda.set_device = lambda _device: None  # type: ignore[assignment]
+    torch.nn.Module.to = to
+    torch.nn.Module.cuda = torch.nn.Module.cpu = stay
+    torch.cuda.set_device = lambda _device: None
 
 
 def _data_parallel() -> None:
@@ -229,8 +229,8 @@ def _data_parallel() -> None:
             self.sums.clear()
             self.left = [len(bucket) for bucket in self.buckets]
 
-    torch.nn.parallel.DistributedDataParallel = DistributedDataParallel  # type: ignore[misc, assignment]
-    torch.nn.parallel.distributed.DistributedDataParallel = DistributedDataParallel  # type: ignore[misc, assignment]
+    torch.nn.parallel.DistributedDataParallel = DistributedDataParallel
+    torch.nn.parallel.distributed.DistributedDataParallel = DistributedDataParallel
 
 
 class _Out:
