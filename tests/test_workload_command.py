@@ -59,6 +59,21 @@ def test_a_slice_scaled_and_merged(command: Command, tmp_path: Path) -> None:
     assert merged["communicators"] == 2 * before["communicators"]
 
 
+def test_hosts_are_regrouped_and_back(command: Command, tmp_path: Path) -> None:
+    halo = ROOT / "examples" / "workloads" / "halo.goal"
+    two, four = tmp_path / "two.bin", tmp_path / "four.bin"
+    told = json.loads(command("workload", "regroup", halo, "-o", two, "--into", "2", "--json").stdout)
+    # Each of the four sends 1 MiB to both neighbours: on hosts of two, one of them is in the same.
+    assert (told["ranks"], told["operations"]) == (2, 28)
+    assert (told["messages_between"], told["bytes_between"]) == (4, 4 << 20)
+    assert (told["messages_inside"], told["bytes_inside"]) == (4, 4 << 20)
+    told = json.loads(command("workload", "regroup", two, "-o", four, "--from", "2", "--json").stdout)
+    # A copy becomes the message of one byte for which the other GPU waits.
+    assert (told["ranks"], told["bytes_between"], told["edges_as_messages"]) == (4, 4 << 20, 4)
+    ranks = command("workload", "regroup", STEP, "-o", tmp_path / "r.wtw", "--groups", "1;0", "--form", "ranks")
+    assert "2 ranks, 64 operations" in ranks.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -69,6 +84,13 @@ def test_a_slice_scaled_and_merged(command: Command, tmp_path: Path) -> None:
         (["merge", f"{STEP}+soon"], "expected a time"),
         (["merge", f"{STEP}@0", f"{STEP}@1"], "both stand on rank 1"),
         (["merge", STEP, "--placing", "randm"], "did you mean `random`?"),
+        (["regroup", STEP, "--into", "3"], "expected a divisor of 2 GPUs"),
+        (["regroup", STEP, "--groups", "0-1;1"], "expected each of GPUs 0 to 1 on one node, found GPU 1 on 2"),
+        (["regroup", STEP, "--groups", "0-b"], "expected GPUs such as"),
+        (["regroup", STEP, "--rate", "5 s"], "expected a rate"),
+        (["regroup", STEP, "--form", "gpus"], "expected `nodes` or `ranks`"),
+        (["regroup", STEP, "--from", "3"], "no whole number for each of 3 GPUs"),
+        (["regroup", STEP, "--from", "2", "--form", "ranks"], "expected a GPU a rank"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": ("windtunnel.cli.run", "Run a scenario and say where the time goes"),
     "topology": ("windtunnel.cli.topology", "Build a topology and count what is in it"),
     "collective": ("windtunnel.cli.collective", "Print times and bandwidths of a collective, as nccl-tests does"),
+    "record": ("windtunnel.cli.record", "Record every rank of a distributed PyTorch program"),
     "import": ("windtunnel.cli.import_", "Make a workload of recordings of a real application"),
     "workload": ("windtunnel.cli.workload", "Count, convert, scale, cut and merge workloads"),
     "goal": ("windtunnel.cli.goal", "Check, count, convert, merge or run GOAL files"),

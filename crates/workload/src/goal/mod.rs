@@ -35,6 +35,7 @@ use flate2::read::MultiGzDecoder;
 pub use binary::read_binary;
 pub use check::{Check, Unmatched, check};
 pub use error::{CycleStep, GoalError, GoalErrorKind, OperationFault, Place};
+pub(crate) use matching::Matcher;
 pub use merge::{MergeError, merge};
 pub use stats::{Stats, stats};
 pub use text::read_text;
