@@ -246,7 +246,8 @@ impl<'a> Emit<'a> {
     pub(super) fn add_table_gradients(&mut self, rows: u64, features: u64) {
         if self.training.adds_gradients {
             let precision = &self.training.precision;
-            let bytes = 2 * (precision.activations.bytes(rows * features) + precision.gradients.bytes(rows * features));
+            let bytes = 2
+                * (precision.activations.bytes(rows * features) + precision.gradients.bytes(rows * features));
             self.stream_bytes("embedding", Streaming::GradientAdd, rows, features, bytes);
         }
     }
