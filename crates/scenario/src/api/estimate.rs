@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_config::resolve::estimate::{Choice, Estimator};
-use windtunnel_plan::error::InputError;
 use windtunnel_kernel::Bytes;
+use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_workload::estimate::{Course, Gathering, LANES, Reducing, Sheet, Side, Times};
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
@@ -45,11 +45,7 @@ const fn at_once() -> usize {
 ///
 /// # Errors
 /// [`Failure::Input`] for what is wrong with the scenario whatever the layout; a choice that does not fit is told in its answer.
-pub fn estimate(
-    request: &RunRequest,
-    text: &str,
-    told: &mut dyn FnMut(&str) -> bool,
-) -> Result<(), Failure> {
+pub fn estimate(request: &RunRequest, text: &str, told: &mut dyn FnMut(&str) -> bool) -> Result<(), Failure> {
     let asked: Asked =
         serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
     let files = Inputs::of(&request.base);

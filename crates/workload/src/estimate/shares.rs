@@ -95,7 +95,7 @@ pub struct Shares {
 }
 
 /// Sets whose rates a pool remembers.
-const KNOWN: usize = 4096;
+const KNOWN: usize = 16_384;
 
 /// Limits of a pool up to which each is compared with all others.
 const COMPARED: usize = 2048;

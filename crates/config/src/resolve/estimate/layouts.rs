@@ -367,8 +367,8 @@ impl Estimator {
             } else {
                 let of = (stage as u32, chunk);
                 let made = self.priced((key.clone(), layers), &layout, &training, &model, of, &tariffs);
-                let made = made
-                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
+                let made =
+                    made.map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
                 own.insert(layers, made.clone());
                 made
             };

@@ -23,11 +23,9 @@ pub(super) fn fullest(
     let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
     let mut fullest = Bytes::ZERO;
     for rank in 0..course.ranks() {
-        let held: Vec<&Chunk> = (0..course.chunks())
-            .map(|chunk| &chunks[placement.stage(rank, chunk as u16) as usize])
-            .collect();
-        let layers: Vec<Layers> =
-            held.iter().map(|chunk| layers_of(&training.architecture, chunk)).collect();
+        let held: Vec<&Chunk> =
+            (0..course.chunks()).map(|chunk| &chunks[placement.stage(rank, chunk as u16) as usize]).collect();
+        let layers: Vec<Layers> = held.iter().map(|chunk| layers_of(&training.architecture, chunk)).collect();
         let sizes: (Vec<u64>, Vec<u64>) = held
             .iter()
             .zip(&layers)
