@@ -41,6 +41,7 @@ IMPLEMENTED = (
     "topology",
     "goal",
     "import",
+    "record",
     "workload",
     "report",
     "trace",

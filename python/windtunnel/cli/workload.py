@@ -23,7 +23,7 @@ SHOWN = 15
 
 @app.callback()
 def workload() -> None:
-    """Count, convert, scale, cut, merge, regroup and explain workloads of any form."""
+    """Count, convert, scale, cut, merge, regroup, decompose and explain workloads of any form."""
 
 
 @app.command()
@@ -166,6 +166,67 @@ def regroup(
 
 
 @app.command()
+def decompose(
+    file: File,
+    target: Out,
+    algorithm: Annotated[str | None, Option(help="ring, tree or pat (NCCL_ALGO); the tuner's if left out.")] = None,
+    protocol: Annotated[str | None, Option(help="simple, ll or ll128 (NCCL_PROTO); the tuner's if left out.")] = None,
+    channels: Annotated[int | None, Option(min=1, max=64, help="Channels; the tuner's if left out.")] = None,
+    buffer: Annotated[str | None, Option(metavar="SIZE", help="Buffer between two GPUs (NCCL_BUFFSIZE).")] = None,
+    chunk: Annotated[str | None, Option(metavar="SIZE", help="Most data of a step; by the buffer if left out.")] = None,
+    env: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="NCCL's environment, where no option says it.")
+    ] = None,
+    reduce_rate: Annotated[
+        str | None, Option(metavar="RATE", help="What a channel's threads sum or copy; no time if left out.")
+    ] = None,
+    launch: Annotated[bool, Option("--launch", help="Begin each call with its launch.")] = False,
+    on: Annotated[
+        Path | None, Option(metavar="SCENARIO", help="Scenario whose topology and network the tuner is asked of.")
+    ] = None,
+    gpus: Annotated[int | None, Option(min=1, help="GPUs of a host, without --on; 8 if ranks fill them.")] = None,
+    rate: Annotated[str, Option(help="Rate of a NIC, without --on.")] = "400 Gbps",
+    json: Json = False,
+) -> None:
+    """Write FILE with collectives as NCCL's sends, receives and reductions, channel by channel."""
+    from windtunnel.recording.decompose import decompose as answer
+
+    _existing(file)
+    environment = dict(_variable(text) for text in env or [])
+    given = {"NCCL_ALGO": algorithm, "NCCL_PROTO": protocol}
+    if channels is not None:
+        given |= {"NCCL_MIN_NCHANNELS": str(channels), "NCCL_MAX_NCHANNELS": str(channels)}
+    if buffer is not None:
+        given["NCCL_BUFFSIZE"] = str(quantity("--buffer", buffer, "size"))
+    environment |= {name: value for name, value in given.items() if value is not None}
+    found = answer(
+        file,
+        target,
+        environment=environment,
+        chunk=None if chunk is None else quantity("--chunk", chunk, "size"),
+        reduce_bps=None if reduce_rate is None else quantity("--reduce-rate", reduce_rate, "rate"),
+        launch=launch,
+        on=on,
+        gpus=gpus,
+        rate=rate,
+    )
+    if json:
+        print_json(json_module.dumps(found))
+        return
+    rows = found.pop("collectives")
+    _told(found, json=False)
+    show_json(json_module.dumps({"collectives": rows[:SHOWN]}))
+    replaced = sum(row["count"] for row in rows if row["instead_of_switches"])
+    if replaced:
+        out().print(
+            f"{replaced:,} collectives that NCCL would have switches sum are done by the next best: messages between "
+            "ranks cannot tell sums in switches",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
 def explain(
     file: File,
     target: Annotated[Path, Option("-o", "--out", help="HTML page to write.")] = Path("explained.html"),
@@ -274,6 +335,13 @@ def _rule(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise InputError(f"--compute: expected `LABEL=FACTOR`, found `{text}`\n\nhint: `--compute '*=0.5'` halves all")
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"--env: expected `NAME=VALUE`, found `{text}`\n\nhint: `--env NCCL_ALGO=ring`")
+    return name, value
 
 
 def _edit(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-//! `windtunnel workload stats|convert|scale|slice|merge|regroup`: workloads of any form in, workloads of any form out.
+//! `windtunnel workload stats|convert|scale|slice|merge|regroup|decompose`: workloads of any form in, workloads of any form out.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use windtunnel_workload::{Workload, compact, handwritten};
 
 use super::import::{named, write};
 
+mod decompose;
 mod regroup;
 
 /// What is asked.
@@ -47,6 +48,7 @@ enum Request {
         seed: u64,
     },
     Regroup(regroup::Request),
+    Decompose(decompose::Request),
 }
 
 fn refused(place: impl Into<String>, message: impl Into<String>) -> Failure {
@@ -140,6 +142,7 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             Ok(written(&merged, &out).to_string())
         }
         Request::Regroup(request) => regroup::regroup(&request),
+        Request::Decompose(request) => decompose::decompose(&request),
     }
 }
 

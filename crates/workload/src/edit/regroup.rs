@@ -15,6 +15,8 @@
 //! Invariants: operations afterwards = operations before + 2 · edges that became messages; bytes between nodes + bytes inside = bytes
 //! before. Failure modes: [`RegroupError`].
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::{BitRate, Bytes, NicId, RankId, Span, StreamId, Tag};
 
@@ -176,7 +178,7 @@ pub fn regroup_ranks(workload: &Workload, nodes: &[Vec<u32>]) -> Result<Workload
     let mut changed = super::place::renumber(workload, &new);
     // How many neighbours share a domain is no longer what it was.
     for index in 0..changed.programs.len() {
-        let mut groups: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for rank in
             (0..changed.ranks() as u32).filter(|&rank| changed.program_of[rank as usize] == index as u32)
         {
@@ -506,9 +508,9 @@ impl Making<'_> {
                             let builder = &mut self.builders[from.0 as usize];
                             let sent = builder.push(send, Dimension::Other, 0);
                             if started {
-                                builder.irequires(sent, from.1)
+                                builder.irequires(sent, from.1);
                             } else {
-                                builder.requires(sent, from.1)
+                                builder.requires(sent, from.1);
                             }
                             let peer = Some(Peer::Rank(RankId(from.0)));
                             let receive = OpKind::Receive { peer, tag: Some(tag), stream: stream(target) };

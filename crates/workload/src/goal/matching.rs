@@ -134,7 +134,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Sizes of the receives of `rank` in program order: that of the send each takes, 0 where there is none.
-    pub(super) fn receive_sizes(&self, rank: RankId) -> impl Iterator<Item = u64> {
+    pub(crate) fn receive_sizes(&self, rank: RankId) -> impl Iterator<Item = u64> {
         self.receives(rank).into_iter().map(move |receive| {
             let Some(send) = receive.send else { return 0 };
             let send = self.incoming(rank)[send as usize];
