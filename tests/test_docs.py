@@ -57,6 +57,7 @@ IMPLEMENTED = (
     "runs",
     "layouts",
     "explore",
+    "fabrics",
     "example",
     "init",
 )
