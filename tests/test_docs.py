@@ -58,6 +58,7 @@ IMPLEMENTED = (
     "runs",
     "layouts",
     "explore",
+    "fabrics",
     "example",
     "init",
 )
