@@ -40,8 +40,7 @@ def main() -> None:
     candidates = Space().candidates(job, Counter())
     choices = [it.choice(job.own["parallelism"], job.own["training"]) for it in candidates]
     began = time.process_time()
-    for _ in answers(job.source, job.overrides, choices, ideal=True):
-        pass
+    answers(job.source, job.overrides, choices, ideal=True)
     spent = time.process_time() - began
     sys.stdout.write(f"whole: {len(choices):,} layouts in {spent:.2f} s, {len(choices) / spent:,.0f} layouts/s\n")
 

@@ -41,6 +41,7 @@ IMPLEMENTED = (
     "topology",
     "goal",
     "import",
+    "record",
     "workload",
     "report",
     "trace",
@@ -57,6 +58,7 @@ IMPLEMENTED = (
     "runs",
     "layouts",
     "explore",
+    "fabrics",
     "example",
     "init",
 )

@@ -68,7 +68,7 @@ ACROSS = (
 def test_what_meets_on_a_link_is_slower_in_the_cost_model_too(where: str, candidate: Candidate, tmp_path: Path) -> None:
     of = job((ROOT / "experiments" / "explore-accuracy" / f"{where}.yaml").read_text(encoding="utf-8"))
     choice = candidate.choice(of.own["parallelism"], of.own["training"])
-    ((answer,),) = answers(of.source, of.overrides, [choice])
+    (answer,) = answers(of.source, of.overrides, [choice])
     with Store(tmp_path / "runs") as store:
         (row,) = prove(of, [(candidate, answer)], store, flows=1, limits=Limits(workers=1))
     assert answer.iteration_s == pytest.approx(row.flow_s, rel=0.03)
@@ -109,7 +109,7 @@ def test_an_answer_does_not_depend_on_the_others() -> None:
     rows = drawn(of, 20, 1, WIDE)
     own, training = of.own["parallelism"], of.own["training"]
     for candidate, answer in rows:
-        ((alone,),) = answers(of.source, of.overrides, [candidate.choice(own, training)])
+        (alone,) = answers(of.source, of.overrides, [candidate.choice(own, training)])
         assert alone == answer
 
 
@@ -192,7 +192,7 @@ def test_layouts_ranks_as_the_cost_model_does(tmp_path: Path) -> None:
         it.tp, it.cp, it.ep, it.pp, it.dp, it.zero, 1, of.own["order"],
         it.schedule, it.chunks, 0, it.micro_batch, it.recompute,
     ).choice(own, training) for it, _ in ran]  # fmt: skip
-    told = [answer.iteration_s for batch in answers(of.source, of.overrides, choices, ideal=True) for answer in batch]
+    told = [answer.iteration_s for answer in answers(of.source, of.overrides, choices, ideal=True)]
     measured = np.array([seconds for _, seconds in ran])
     estimated = np.array(told, dtype=float)
     assert len(ran) >= 40

@@ -57,7 +57,8 @@ def utilisation(transport: str, rtt_us: int, more: str = "") -> float:
 
 def table() -> None:
     """Prints the rows of docs/transports.md."""
-    names = ["dctcp", "dcqcn", "mprdma", "newreno", "cubic", "swift", "uec", "hpcc", "rccc", "eqds", "ndp"]
+    names = ["dctcp", "dcqcn", "mprdma", "newreno", "cubic", "bbr", "swift", "uec", "hpcc", "rccc"]
+    names += ["eqds", "ndp"]
     for rtt_us in (10, 1_000, 10_000):
         print(rtt_us, " | ".join(f"{utilisation(name, rtt_us):.2f}" for name in names), flush=True)
     print("low", " | ".join(f"{utilisation(name, 10_000, LOW):.2f}" for name in names[:5]), flush=True)

@@ -103,6 +103,8 @@ def test_a_cell_of_two_runs_is_two_rows(tmp_path: Path) -> None:
     assert [row.measured for row in (sharded, staged)] == pytest.approx([128 * 8192 / 256e3, 128 * 8192 / 192e3])
     assert sharded.scenario["jobs"][0]["parallelism"]["zero"] == 3
     assert staged.scenario["jobs"][0]["parallelism"]["schedule"] == {"name": "interleaved", "chunks": 5}
+    software = [row.scenario["jobs"][0]["workload"]["training"] for row in (sharded, staged)]
+    assert [training.get("overlap_chunks") for training in software] == [None, 2]
     assert (sharded.groups["kind"], experts.groups["kind"]) == ("dense", "other chips and FP4")
     assert {e.reason for e in found.excluded} == {
         "hybrids of attention and state-space layers are not modelled",

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import ROOT
+from windtunnel import run
+from windtunnel.recording import decompose
+from windtunnel.recording.explain import scenario_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +62,82 @@ def test_a_slice_scaled_and_merged(command: Command, tmp_path: Path) -> None:
     assert merged["communicators"] == 2 * before["communicators"]
 
 
+def test_hosts_are_regrouped_and_back(command: Command, tmp_path: Path) -> None:
+    halo = ROOT / "examples" / "workloads" / "halo.goal"
+    two, four = tmp_path / "two.bin", tmp_path / "four.bin"
+    told = json.loads(command("workload", "regroup", halo, "-o", two, "--into", "2", "--json").stdout)
+    # Each of the four sends 1 MiB to both neighbours: on hosts of two, one of them is in the same.
+    assert (told["ranks"], told["operations"]) == (2, 28)
+    assert (told["messages_between"], told["bytes_between"]) == (4, 4 << 20)
+    assert (told["messages_inside"], told["bytes_inside"]) == (4, 4 << 20)
+    told = json.loads(command("workload", "regroup", two, "-o", four, "--from", "2", "--json").stdout)
+    # A copy becomes the message of one byte for which the other GPU waits.
+    assert (told["ranks"], told["bytes_between"], told["edges_as_messages"]) == (4, 4 << 20, 4)
+    ranks = command("workload", "regroup", STEP, "-o", tmp_path / "r.wtw", "--groups", "1;0", "--form", "ranks")
+    assert "2 ranks, 64 operations" in ranks.stdout
+
+
+def collective(folder: Path, kind: str, ranks: int, size: str) -> Path:
+    """A workload of one collective."""
+    lines: list[dict[str, object]] = [
+        {"windtunnel_workload": 1, "ranks": ranks},
+        {"collective": kind, "communicator": "world", "bytes": size},
+    ]
+    file = folder / "one.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "size", "most"),
+    [
+        ("all_reduce", 16, "64 MiB", 1.03),
+        ("all_gather", 16, "64 MiB", 1.04),
+        ("reduce_scatter", 8, "64 MiB", 1.05),
+        ("all_to_all", 8, "64 MiB", 1.01),
+    ],
+)
+def test_decomposed_takes_as_long_as_whole(tmp_path: Path, kind: str, ranks: int, size: str, most: float) -> None:
+    """On an idle fabric NCCL's messages take what the ring takes, and the filling of its chunks."""
+    whole, messages = collective(tmp_path, kind, ranks, size), tmp_path / "one.bin"
+    told = decompose(whole, messages, environment={"NCCL_ALGO": "ring", "NCCL_PROTO": "simple"}, gpus=8)
+    assert [row["protocol"] for row in told["collectives"]] == ["simple"]
+    times = []
+    for file in (whole, messages):
+        scenario = scenario_of(file, on=None, gpus=8, rate="400 Gbps", ranks=ranks)
+        scenario["network"] = {"collectives": {"tuner": "size"}}
+        times.append(run(scenario).summary["jobs"][0]["iteration_time_s"]["mean"])
+    assert 0.99 < times[1] / times[0] < most
+
+
+def test_decomposed_bytes_are_the_rings(command: Command, tmp_path: Path) -> None:
+    whole, messages = collective(tmp_path, "all_reduce", 8, "15 MiB"), tmp_path / "one.goal"
+    for protocol, factor in (("simple", 1.0), ("ll", 2.0), ("ll128", 128 / 120)):
+        command("workload", "decompose", whole, "-o", messages, "--algorithm", "ring", "--protocol", protocol)
+        stats = json.loads(command("workload", "stats", messages, "--json").stdout)
+        # 2 (n - 1) / n of the buffer from each of n; short lines at ends of messages are a few bytes.
+        assert stats["sent_bytes"] == pytest.approx(2 * 7 * (15 << 20) * factor, rel=2e-3)
+    command("goal", "check", messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--algorithm", "rign"], "expected names of algorithms"),
+        (["--algorithm", "nvls"], "no algorithm is left"),
+        (["--protocol", "complex"], "expected names of protocols"),
+        (["--env", "NCCL_ALGO"], "expected `NAME=VALUE`"),
+        (["--chunk", "12"], "expected a size"),
+        (["--out", "x.et"], "expected a name that ends in"),
+    ],
+)
+def test_what_cannot_be_decomposed_is_refused(
+    command: Command, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    out = [] if "--out" in arguments else ["-o", tmp_path / "o.bin"]
+    assert said in command("workload", "decompose", STEP, *out, *arguments, check=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -69,6 +148,13 @@ def test_a_slice_scaled_and_merged(command: Command, tmp_path: Path) -> None:
         (["merge", f"{STEP}+soon"], "expected a time"),
         (["merge", f"{STEP}@0", f"{STEP}@1"], "both stand on rank 1"),
         (["merge", STEP, "--placing", "randm"], "did you mean `random`?"),
+        (["regroup", STEP, "--into", "3"], "expected a divisor of 2 GPUs"),
+        (["regroup", STEP, "--groups", "0-1;1"], "expected each of GPUs 0 to 1 on one node, found GPU 1 on 2"),
+        (["regroup", STEP, "--groups", "0-b"], "expected GPUs such as"),
+        (["regroup", STEP, "--rate", "5 s"], "expected a rate"),
+        (["regroup", STEP, "--form", "gpus"], "expected `nodes` or `ranks`"),
+        (["regroup", STEP, "--from", "3"], "no whole number for each of 3 GPUs"),
+        (["regroup", STEP, "--from", "2", "--form", "ranks"], "expected a GPU a rank"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -261,9 +261,29 @@ of_scenario! {
     fn explain() -> String;
 }
 
-of_scenario! {
-    /// What layouts of a scenario's job take by the cost model, as JSON text: choices in, times and memory out.
-    fn estimate(choices: &str) -> String;
+/// What layouts of a scenario's job take by the cost model: `told` is called with JSON texts, some choices at a time.
+#[pyfunction]
+fn estimate(
+    py: Python<'_>,
+    text: String,
+    source: String,
+    base: String,
+    overrides: Vec<(String, String)>,
+    options: &Bound<'_, PyDict>,
+    choices: &str,
+    told: Py<PyAny>,
+) -> PyResult<()> {
+    let request = request(text, source, base, overrides, options)?;
+    let mut stopped = None;
+    // An exception, KeyboardInterrupt above all, ends it; what was told stays told.
+    let mut tell = |answers: &str| {
+        Python::attach(|py| {
+            let done = py.check_signals().and_then(|()| told.call1(py, (answers,)));
+            done.map_err(|error| stopped = Some(error)).is_ok()
+        })
+    };
+    outside(py, || api::estimate(&request, choices, &mut tell))?;
+    stopped.map_or(Ok(()), Err)
 }
 
 of_scenario! {

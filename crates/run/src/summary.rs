@@ -278,6 +278,10 @@ pub struct NetworkSummary {
     pub pfc_pauses: Option<u64>,
     /// Packet fidelity only.
     pub retransmissions: Option<u64>,
+    /// Times that a queue pair took silence for loss; packet fidelity only.
+    pub timeouts: Option<u64>,
+    /// For how long these waited altogether; packet fidelity only.
+    pub timeout_wait_s: Option<f64>,
     /// Packet fidelity only.
     pub mean_queueing_delay_s: Option<f64>,
     /// Packet fidelity only.
@@ -426,6 +430,9 @@ impl NetworkSummary {
         sum(&mut self.packets_trimmed, totals.trims);
         sum(&mut self.ecn_marked, totals.marks);
         sum(&mut self.retransmissions, totals.retransmissions);
+        sum(&mut self.timeouts, totals.timeouts);
+        let waited = self.timeout_wait_s.unwrap_or(0.0) + Span::from_ps(totals.silence).seconds();
+        self.timeout_wait_s = Some(waited);
         sum(&mut self.reordered_packets, totals.reordered);
         let (delivered, dropped) = (self.packets_delivered.unwrap_or(0), self.packets_dropped.unwrap_or(0));
         self.loss_rate = Some(dropped as f64 / (delivered + dropped).max(1) as f64);
@@ -439,13 +446,16 @@ impl NetworkSummary {
 const IN_VAIN: u64 = 10;
 /// Data packets for each one sent again, below which it is told.
 const RARE: u64 = 1_000;
+/// Part of the jobs' time from which waiting for time-outs is told.
+const WAITED: f64 = 0.1;
 /// One data packet dropped of so many that were sent, from which it is told.
 const COLLAPSED: u64 = 10;
 
 impl NetworkSummary {
-    /// What a user should know before trusting the times: packets sent again though nothing like as many were lost, and a share
-    /// of them dropped at which no transport gets on.
-    pub fn warnings(&self) -> Vec<String> {
+    /// What a user should know before trusting the times: packets sent again though nothing like as many were lost, a share
+    /// of them dropped at which no transport gets on, and time-outs that last for much of the `seconds` that jobs' iterations took which
+    /// were simulated.
+    pub fn warnings(&self, seconds: f64) -> Vec<String> {
         let again = self.retransmissions.unwrap_or(0);
         let (dropped, trimmed) = (self.packets_dropped.unwrap_or(0), self.packets_trimmed.unwrap_or(0));
         let arrived = self.queued_packets;
@@ -473,8 +483,24 @@ impl NetworkSummary {
                 self.uncaptured
             ));
         }
+        let (silent, waited_s) = (self.timeouts.unwrap_or(0), self.timeout_wait_s.unwrap_or(0.0));
+        if silent > 0 && dropped > 0 && waited_s > WAITED * seconds {
+            let each = Span::from_ps((waited_s / silent as f64 * 1e12) as u64);
+            warnings.push(format!(
+                "network: {silent} times a queue pair found only by a time-out, after {each} on average, that packets had \
+                 been dropped ({dropped} in all); iterations of {seconds:.3e} s were simulated, so these waits may make much \
+                 of their times; a shorter `network.timeout`, `network.trimming` or larger `network.buffers` change that"
+            ));
+        }
         warnings
     }
+}
+
+/// Seconds of the iterations that were simulated, of all jobs.
+fn simulated_s(jobs: &[Value]) -> f64 {
+    let of =
+        |job: &Value| Some(job["iteration_time_s"]["mean"].as_f64()? * job["simulated_iterations"].as_f64()?);
+    jobs.iter().filter_map(of).sum()
 }
 
 impl NetworkSummary {
@@ -573,6 +599,7 @@ pub fn summary(
 ) -> Value {
     let input = |(name, digest): &Input| json!({"name": name, "sha256": digest});
     let inputs: Vec<Value> = figures.inputs.iter().map(input).collect();
+    let warnings = network.warnings(simulated_s(&jobs));
     json!({
         "windtunnel": env!("CARGO_PKG_VERSION"),
         "scenario": figures.scenario,
@@ -595,7 +622,7 @@ pub fn summary(
         "flows": flows,
         "cluster": cluster,
         "evidence": evidence,
-        "warnings": network.warnings(),
+        "warnings": warnings,
     })
 }
 
@@ -611,7 +638,7 @@ mod tests {
                 Counters { data_packets: 100_000, retransmissions, drops, trims, ..Counters::default() };
             let mut network = NetworkSummary::default();
             network.add_packets(&totals, Span::ZERO);
-            network.warnings().len()
+            network.warnings(1.0).len()
         };
         let cases = [
             (101, 0, 0, 1),
@@ -627,6 +654,25 @@ mod tests {
         for (again, drops, trims, expected) in cases {
             assert_eq!(told(again, drops, trims), expected, "{again} {drops} {trims}");
         }
-        assert_eq!(NetworkSummary::default().warnings(), Vec::<String>::new());
+        assert_eq!(NetworkSummary::default().warnings(1.0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn time_outs_that_last_for_much_of_the_time_are_told() {
+        let told = |timeouts, us: u64, drops, seconds| {
+            let silence = timeouts * us * 1_000_000;
+            let totals = Counters { data_packets: 1_000, timeouts, silence, drops, ..Counters::default() };
+            let mut network = NetworkSummary::default();
+            network.add_packets(&totals, Span::ZERO);
+            network.warnings(seconds)
+        };
+        assert_eq!(told(2, 1_000, 3, 0.021), Vec::<String>::new(), "less than a tenth");
+        assert_eq!(told(2, 1_000, 0, 0.001), Vec::<String>::new(), "nothing was lost");
+        let [warning] = &told(2, 1_000, 3, 0.019)[..] else { panic!("one warning") };
+        assert!(
+            warning
+                .starts_with("network: 2 times a queue pair found only by a time-out, after 1 ms on average"),
+            "{warning}"
+        );
     }
 }

@@ -7,6 +7,7 @@
 pub mod chakra;
 pub mod collectives;
 pub mod compact;
+pub mod decompose;
 pub mod edit;
 pub mod estimate;
 pub mod generate;

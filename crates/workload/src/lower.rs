@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 
+use crate::collectives::nccl::NcclError;
 use crate::collectives::{CollectiveError, CollectiveSpec, MAX_LANES, Plan, Round};
 use crate::program::ProgramError;
 use crate::{OpKind, Peer, Program, ProgramBuilder, Workload};
@@ -28,6 +29,16 @@ pub enum LowerError {
         operation: u32,
         /// Why.
         error: CollectiveError,
+    },
+    /// NCCL's settings leave no way.
+    #[error("rank {rank}, operation {operation}: {error}")]
+    Nccl {
+        /// Where.
+        rank: u32,
+        /// Its operation.
+        operation: u32,
+        /// Why.
+        error: NcclError,
     },
     /// What came out has a cycle.
     #[error("rank {rank}: {error}")]
@@ -88,14 +99,7 @@ fn lower(
         let tag =
             |lane: u32| Tag(FIRST_TAG + (number.wrapping_mul(u64::from(MAX_LANES)) + u64::from(lane)) % TAGS);
         let first = builder.push(OpKind::Calc { duration: Span::ZERO, stream }, op.dimension, label);
-        let mut parts = Parts {
-            builder: &mut builder,
-            members,
-            stream,
-            dimension: op.dimension,
-            label,
-            ends: Vec::new(),
-        };
+        let mut parts = Parts::new(&mut builder, members, stream, op.dimension, label);
         for lane in 0..plan.lanes() {
             parts.lane(&plan, binding.index, lane, tag(lane), first);
         }
@@ -120,18 +124,30 @@ fn lower(
 }
 
 /// The messages of one collective of one rank.
-struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     builder: &'a mut ProgramBuilder,
     members: &'a [RankId],
     stream: StreamId,
     dimension: crate::Dimension,
     label: u32,
     /// What the end waits for.
-    ends: Vec<u32>,
+    pub(crate) ends: Vec<u32>,
+    /// Of the receives, in order.
+    pub(crate) sizes: Vec<u64>,
 }
 
-impl Parts<'_> {
-    fn lane(&mut self, plan: &Plan, index: u32, lane: u32, tag: Tag, first: u32) {
+impl<'a> Parts<'a> {
+    pub(crate) fn new(
+        builder: &'a mut ProgramBuilder,
+        members: &'a [RankId],
+        stream: StreamId,
+        dimension: crate::Dimension,
+        label: u32,
+    ) -> Self {
+        Self { builder, members, stream, dimension, label, ends: Vec::new(), sizes: Vec::new() }
+    }
+
+    pub(crate) fn lane(&mut self, plan: &Plan, index: u32, lane: u32, tag: Tag, first: u32) {
         let (rounds, depth) = (plan.rounds(lane), plan.depth(lane).max(1));
         let mut round = Round::new();
         // What has to be done before a round may begin: the ends of the rounds behind the window, one node each.
@@ -143,7 +159,8 @@ impl Parts<'_> {
                 Some(before) => done[before as usize].clone(),
             };
             let mut ops: SmallVec<[u32; 4]> = SmallVec::new();
-            for &(from, _) in &round.receives {
+            for &(from, bytes) in &round.receives {
+                self.sizes.push(bytes);
                 let peer = Some(Peer::Rank(self.members[from as usize]));
                 ops.push(self.push(OpKind::Receive { peer, tag: Some(tag), stream: self.stream }, &waits));
             }

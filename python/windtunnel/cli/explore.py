@@ -13,6 +13,7 @@ from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
+    from windtunnel.explore.advise import Advice
     from windtunnel.explore.model import Answer
     from windtunnel.explore.prove import Network, Proven
     from windtunnel.explore.search import Found
@@ -75,6 +76,9 @@ def explore(
     ] = None,
     queue_pairs: Annotated[str | None, Option(metavar="NUMBERS", help="Queue pairs to try likewise.")] = None,
     transport: Annotated[str | None, Option(metavar="NAMES", help="Transports to try likewise.")] = None,
+    advise: Annotated[
+        bool, Option("--advise", help="Try balancing, queue pairs, congestion control and loss recovery by packets.")
+    ] = False,
     fabric: Annotated[str, Option(help="`real`, or `ideal`, where NICs alone are shared.")] = "real",
     seed: Annotated[int, Option(help="Of the layers that are moved.")] = 1,
     overrides: Annotated[
@@ -96,7 +100,6 @@ def explore(
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
     from windtunnel.explore.export import scenario as scenario_text
-    from windtunnel.explore.export import settings as settings_of
     from windtunnel.explore.outcome import outcome, ranked
     from windtunnel.explore.page import explorer_page
     from windtunnel.explore.search import search
@@ -120,6 +123,7 @@ def explore(
         "micro_batch": _numbers("--micro-batch", micro_batch, 1), "recompute": _names(recompute),
         "context_least": context_least, "divisors": divisors or None, "uneven": uneven or None, "keep": keep,
         "perturb": perturb, "ratio": ratio, "budget": budget, "objective": objective, "prove": prove, "packet": packet,
+        "advise": advise or None,
     }  # fmt: skip
     wanted = section(read, pairs, given)
     space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal")
@@ -135,12 +139,15 @@ def explore(
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
             limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
         )  # fmt: skip
+        limits = Limits(workers=workers, seconds=time_limit)
+        advice = _advised(asked, rows, found, opened, limits, bar, fresh=fresh) if wanted.advise else None
     if not rows:
         say("interrupted before any layout was found")
         return INTERRUPTED
     record = outcome(asked, found, rows, top=top)
+    record["network"] = None if advice is None else advice.record()
     if page is not None:
-        write_beside(page, explorer_page(asked, found, rows, record).encode())
+        write_beside(page, explorer_page(asked, found, rows, record, advice).encode())
     if save is not None:
         write_beside(save, scenario_text(asked, rows[0].candidate, rows[0].network.values()).encode())
     if json:
@@ -148,16 +155,33 @@ def explore(
 
         print_json(json_module.dumps(record))
     else:
-        from windtunnel.cli.show_explore import show
-
-        show(asked, found, rows, record, top=top)
-        if settings is not None:
-            print()
-            print(settings_of(asked, rows[0].candidate, settings), end="")
+        _shown(asked, found, rows, record, advice, top=top, settings=settings, advise=wanted.advise)
     if found.stopped:
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
     return FAILED if flows > 0 and not any(row.flow_s is not None for row in rows) else DONE
+
+
+def _shown(
+    job: Job,
+    found: Found,
+    rows: list[Proven],
+    record: dict[str, object],
+    advice: Advice | None,
+    *,
+    top: int,
+    settings: str | None,
+    advise: bool,
+) -> None:
+    from windtunnel.cli.show_explore import show
+    from windtunnel.explore.export import settings as settings_of
+
+    show(job, found, rows, record, advice, top=top)
+    if advise and advice is None and not found.stopped:
+        say("the best layout sends nothing between hosts, so no setting of the network matters")
+    if settings is not None:
+        print()
+        print(settings_of(job, rows[0].candidate, settings), end="")
 
 
 def _proven(
@@ -192,6 +216,24 @@ def _proven(
     except KeyboardInterrupt:
         found.stopped = True
         return sorted(rows, key=lambda row: (row.level, row.best_s))
+
+
+def _advised(
+    job: Job, rows: list[Proven], found: Found, store: Store, limits: Limits, bar: SearchBar, *, fresh: bool
+) -> Advice | None:
+    """What to set of the network for the best layout; a search that was stopped has none, nor if Ctrl-C comes here."""
+    from windtunnel.explore.advise import advise
+    from windtunnel.explore.search import facts_of
+
+    if not rows or found.stopped:
+        return None
+    facts = facts_of(job)
+    host_gpus = int(facts["gpus"]) // max(1, int(facts["hosts"]))
+    try:
+        return advise(job, rows[0].candidate, host_gpus, store, limits=limits, fresh=fresh, progress=bar.ran)
+    except KeyboardInterrupt:
+        found.stopped = True
+        return None
 
 
 def _networks(balancers: str | None, pairs: str | None, transports: str | None) -> list[Network]:

@@ -11,13 +11,16 @@ from windtunnel.cli.console import out
 from windtunnel.text import UNKNOWN, duration, percent, size
 
 if TYPE_CHECKING:
+    from windtunnel.explore.advise import Advice
     from windtunnel.explore.prove import Proven
     from windtunnel.explore.search import Found
     from windtunnel.layout.job import Job
 
 
-def show(job: Job, found: Found, rows: list[Proven], record: dict[str, Any], *, top: int) -> None:
-    """The best layouts, what the proof changed, and what was left out."""
+def show(
+    job: Job, found: Found, rows: list[Proven], record: dict[str, Any], advice: Advice | None, *, top: int
+) -> None:
+    """The best layouts, what the proof changed, what was left out, and the advice if there is any."""
     console = out()
     head = f"{job.own['model']} on {job.gpus} GPUs: {found.tried:,} layouts, {len(found.rows):,} fit"
     console.print(Text(head, style="bold"))
@@ -41,6 +44,36 @@ def show(job: Job, found: Found, rows: list[Proven], record: dict[str, Any], *, 
         left.append(("more memory than a GPU has", found.accounts.too_large))
     for reason, number in sorted(left, key=lambda item: -item[1])[:6]:
         console.print(f"{number:>8,}  left out: {reason}", markup=False, style="dim")
+    if advice is not None:
+        _advice(advice)
+
+
+def _advice(advice: Advice) -> None:
+    """What each setting of the network came to, and what to choose."""
+    console = out()
+    console.print()
+    console.print(Text("Network", style="bold"))
+    console.print(advice.traffic.says(), markup=False)
+    console.print()
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("knob", "settings"):
+        table.add_column(name, no_wrap=True)
+    for name in ("time", "over written", "sent again"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    best, own = advice.best(), advice.written.seconds
+    for row in advice.rows:
+        knob = f"{row.loss:.2%} lost" if row.loss else row.knob
+        if row.seconds is None:
+            table.add_row(knob, row.name(), UNKNOWN, UNKNOWN, UNKNOWN, (row.message or "")[:60])
+            continue
+        over = UNKNOWN if not own else f"{row.seconds / own:.2f}"
+        again = UNKNOWN if row.retransmissions is None else f"{row.retransmissions:,}"
+        table.add_row(knob, row.name(), duration(row.seconds), over, again, "best" if row is best else "")
+    console.print(table)
+    console.print()
+    for sentence in advice.sentences():
+        console.print(sentence, markup=False)
 
 
 def _table(job: Job, rows: list[Proven]) -> Table:

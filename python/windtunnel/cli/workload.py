@@ -23,7 +23,7 @@ SHOWN = 15
 
 @app.callback()
 def workload() -> None:
-    """Count, convert, scale, cut, merge and explain workloads of any form."""
+    """Count, convert, scale, cut, merge, regroup, decompose and explain workloads of any form."""
 
 
 @app.command()
@@ -108,6 +108,125 @@ def merge(
 
 
 @app.command()
+def regroup(
+    file: File,
+    target: Out,
+    into: Annotated[int, Option(min=1, help="GPUs of a host afterwards.")] = 1,
+    from_: Annotated[int, Option("--from", min=1, help="GPUs that a rank of FILE stands for, told by streams.")] = 1,
+    streams: Annotated[int | None, Option(min=1, help="Streams of a GPU in FILE; evenly if left out.")] = None,
+    groups: Annotated[
+        str | None, Option(metavar="GPUS;GPUS...", help="GPUs of each host, such as `0-2,5;3,4`, in place of --into.")
+    ] = None,
+    placing: Annotated[str, Option(help="packed, round-robin or random.")] = "packed",
+    seed: Annotated[int, Option(min=0, help="Of a random placing.")] = 0,
+    form: Annotated[str, Option(help="nodes (a host is a rank) or ranks (a GPU is a rank, renumbered).")] = "nodes",
+    inside: Annotated[str, Option(help="Messages inside a host: copy or drop.")] = "copy",
+    rate: Annotated[str, Option(help="What a GPU copies to another of its host.")] = "3600 Gbps",
+    latency: Annotated[str, Option(help="What each copy takes beside.")] = "0 ns",
+    nics: Annotated[int | None, Option(min=1, max=255, help="NICs of a host; those of its GPUs if left out.")] = None,
+    algorithm: Annotated[str | None, Option(help="Of collectives, which become messages; by size if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Put the GPUs of FILE on other hosts: 2 hosts of 8 become 4 of 4, with copies inside and messages between."""
+    request = {
+        "do": "regroup",
+        "file": _existing(file),
+        "out": str(target),
+        "from": from_,
+        "streams": streams,
+        "groups": None if groups is None else _groups(groups),
+        "into": into,
+        "placing": placing,
+        "seed": seed,
+        "ranks": _one_of("--form", form, ("nodes", "ranks")) == "ranks",
+        "nics": nics,
+        "drop": _one_of("--inside", inside, ("copy", "drop")) == "drop",
+        "rate_bps": quantity("--rate", rate, "rate"),
+        "latency_ps": quantity("--latency", latency, "time"),
+        "algorithm": algorithm,
+    }
+    answer = _edit(request)
+    _told(answer, json=json)
+    if json or "messages_between" not in answer:
+        return
+    copies = "copies" if inside == "copy" else "dropped"
+    out().print(
+        f"{answer['messages_between']:,} messages of {answer['bytes_between']:,} B go between hosts; "
+        f"{answer['messages_inside']:,} of {answer['bytes_inside']:,} B lie inside and are {copies}",
+        markup=False,
+        soft_wrap=True,
+    )
+    for key, said in (
+        ("calls_of_collectives_as_messages", "calls of collectives became messages"),
+        ("edges_as_messages", "dependencies within a rank became messages of one byte"),
+        ("wildcards_named", "receives from any source or of any tag name their sender now, in program order"),
+    ):
+        if answer[key]:
+            out().print(f"{answer[key]:,} {said}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def decompose(
+    file: File,
+    target: Out,
+    algorithm: Annotated[str | None, Option(help="ring, tree or pat (NCCL_ALGO); the tuner's if left out.")] = None,
+    protocol: Annotated[str | None, Option(help="simple, ll or ll128 (NCCL_PROTO); the tuner's if left out.")] = None,
+    channels: Annotated[int | None, Option(min=1, max=64, help="Channels; the tuner's if left out.")] = None,
+    buffer: Annotated[str | None, Option(metavar="SIZE", help="Buffer between two GPUs (NCCL_BUFFSIZE).")] = None,
+    chunk: Annotated[str | None, Option(metavar="SIZE", help="Most data of a step; by the buffer if left out.")] = None,
+    env: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="NCCL's environment, where no option says it.")
+    ] = None,
+    reduce_rate: Annotated[
+        str | None, Option(metavar="RATE", help="What a channel's threads sum or copy; no time if left out.")
+    ] = None,
+    launch: Annotated[bool, Option("--launch", help="Begin each call with its launch.")] = False,
+    on: Annotated[
+        Path | None, Option(metavar="SCENARIO", help="Scenario whose topology and network the tuner is asked of.")
+    ] = None,
+    gpus: Annotated[int | None, Option(min=1, help="GPUs of a host, without --on; 8 if ranks fill them.")] = None,
+    rate: Annotated[str, Option(help="Rate of a NIC, without --on.")] = "400 Gbps",
+    json: Json = False,
+) -> None:
+    """Write FILE with collectives as NCCL's sends, receives and reductions, channel by channel."""
+    from windtunnel.recording.decompose import decompose as answer
+
+    _existing(file)
+    environment = dict(_variable(text) for text in env or [])
+    given = {"NCCL_ALGO": algorithm, "NCCL_PROTO": protocol}
+    if channels is not None:
+        given |= {"NCCL_MIN_NCHANNELS": str(channels), "NCCL_MAX_NCHANNELS": str(channels)}
+    if buffer is not None:
+        given["NCCL_BUFFSIZE"] = str(quantity("--buffer", buffer, "size"))
+    environment |= {name: value for name, value in given.items() if value is not None}
+    found = answer(
+        file,
+        target,
+        environment=environment,
+        chunk=None if chunk is None else quantity("--chunk", chunk, "size"),
+        reduce_bps=None if reduce_rate is None else quantity("--reduce-rate", reduce_rate, "rate"),
+        launch=launch,
+        on=on,
+        gpus=gpus,
+        rate=rate,
+    )
+    if json:
+        print_json(json_module.dumps(found))
+        return
+    rows = found.pop("collectives")
+    _told(found, json=False)
+    show_json(json_module.dumps({"collectives": rows[:SHOWN]}))
+    replaced = sum(row["count"] for row in rows if row["instead_of_switches"])
+    if replaced:
+        out().print(
+            f"{replaced:,} collectives that NCCL would have switches sum are done by the next best: messages between "
+            "ranks cannot tell sums in switches",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
 def explain(
     file: File,
     target: Annotated[Path, Option("-o", "--out", help="HTML page to write.")] = Path("explained.html"),
@@ -155,7 +274,7 @@ def _part(text: str) -> tuple[str, int | None, int]:
     name, plus, time = text.rpartition("+")
     start = 0
     if plus:
-        start = _picoseconds(time, text)
+        start = _start(time, text)
     else:
         name = text
     file, at, rank = name.rpartition("@")
@@ -164,12 +283,48 @@ def _part(text: str) -> tuple[str, int | None, int]:
     return _existing(Path(file)), int(rank) if rank else None, start
 
 
-def _picoseconds(time: str, text: str) -> int:
-    for unit, factor in sorted(engine.units("time"), key=lambda entry: -len(entry[0])):
-        number = time.removesuffix(unit).strip()
-        if number != time.strip() and number.replace(".", "", 1).isdecimal():
+def _start(time: str, text: str) -> int:
+    try:
+        return quantity("start", time, "time")
+    except InputError:
+        raise InputError(f"expected a time such as `+5ms`, found `+{time}` in `{text}`") from None
+
+
+def quantity(option: str, text: str, kind: str) -> int:
+    """A quantity with its unit (`rate` in bit/s, `time` in ps, `size` in bytes).
+
+    Raises:
+        InputError: no number, no unit, or another kind's.
+
+    """
+    for unit, factor in sorted(engine.units(kind), key=lambda entry: -len(entry[0])):
+        number = text.strip().removesuffix(unit).strip()
+        if number != text.strip() and number.replace(".", "", 1).isdecimal():
             return round(float(number) * factor)
-    raise InputError(f"expected a time such as `+5ms`, found `+{time}` in `{text}`")
+    known = "`, `".join(unit for unit, _ in engine.units(kind))
+    raise InputError(f"{option}: expected a {kind}, found `{text}`\n\nhint: the units are `{known}`")
+
+
+def _one_of(option: str, text: str, names: tuple[str, ...]) -> str:
+    if text not in names:
+        raise InputError(f"{option}: expected `{'` or `'.join(names)}`, found `{text}`")
+    return text
+
+
+def _groups(text: str) -> list[list[int]]:
+    """GPUs of each host of `0-2,5;3,4`."""
+    hosts = []
+    for host in text.split(";"):
+        gpus: list[int] = []
+        for part in host.split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 9:
+                raise InputError(f"--groups: expected GPUs such as `0-2,5;3,4`, found `{part.strip()}` in `{text}`")
+            gpus.extend(range(int(first), int(last or first) + 1))
+            if len(gpus) > 1 << 24:
+                raise InputError(f"--groups: expected at most {1 << 24:,} GPUs, found `{part.strip()}`")
+        hosts.append(gpus)
+    return hosts
 
 
 def _rule(text: str) -> tuple[str, float]:
@@ -180,6 +335,13 @@ def _rule(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise InputError(f"--compute: expected `LABEL=FACTOR`, found `{text}`\n\nhint: `--compute '*=0.5'` halves all")
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"--env: expected `NAME=VALUE`, found `{text}`\n\nhint: `--env NCCL_ALGO=ring`")
+    return name, value
 
 
 def _edit(request: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def drawn(job: Job, number: int, seed: int, space: Space = WIDE) -> list[tuple[C
     for first in range(0, len(candidates), TRIED * number):
         drawn_now = candidates[first : first + TRIED * number]
         choices = [candidate.choice(own, training) for candidate in drawn_now]
-        given = [answer for batch in answers(job.source, job.overrides, choices, job=job.index) for answer in batch]
+        given = answers(job.source, job.overrides, choices, job=job.index)
         rows = zip(drawn_now, given, strict=True)
         fitting += [row for row in rows if row[1].refused is None and row[1].fits]
         if len(fitting) >= number:

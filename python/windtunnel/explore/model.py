@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windtunnel.source import Source
     from windtunnel.validate.rows import Row
 
 AT_ONCE = 2048
-"""Choices of one call: between two a search can be stopped, and says where it stands."""
+"""Choices that are answered together: between two lots a search can be stopped, and says where it stands."""
 CHOSEN = ("parallelism", "training", "micro_batch", "global_batch")
 """What a row of a measured table may have different from others of its group."""
 
@@ -62,20 +62,34 @@ def answers(
     job: int = 0,
     ideal: bool = False,
     apart: bool = False,
-) -> Iterator[list[Answer]]:
-    """Answers to `choices`, `AT_ONCE` at a time.
+    fitting: bool = False,
+    budget_bytes: int | None = None,
+    told: Callable[[list[Answer]], None] | None = None,
+) -> list[Answer]:
+    """Answers to `choices`, in their order; `told` hears them `AT_ONCE` at a time, and what it raises ends the search.
 
     A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what it
     leaves out stays as the scenario has it. With `apart` exchanges inside passes meet nothing on their links, which is
-    sooner, and off by up to 20% where tensor parallelism spans hosts.
+    sooner, and off by up to 20% where tensor parallelism spans hosts. With `fitting` what needs more than a GPU (or
+    `budget_bytes` of it) has its memory told and no time, which is sooner too.
     Raises `InputError` for what is wrong with the scenario whatever the layout.
     """
-    for first in range(0, len(choices), AT_ONCE):
-        asked = {"job": job, "ideal": ideal, "apart": apart, "choices": list(choices[first : first + AT_ONCE])}
-        text = engine.estimate(
-            source.text, source.name, str(source.base), list(overrides), {"fidelity": "flow"}, json.dumps(asked)
-        )
-        yield [Answer(**answer) for answer in json.loads(text)["answers"]]
+    found: list[Answer] = []
+
+    def tell(text: str) -> None:
+        batch = [Answer(**answer) for answer in json.loads(text)["answers"]]
+        found.extend(batch)
+        if told is not None:
+            told(batch)
+
+    asked = {
+        "job": job, "ideal": ideal, "apart": apart, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE,
+        "choices": list(choices),
+    }  # fmt: skip
+    engine.estimate(
+        source.text, source.name, str(source.base), list(overrides), {"fidelity": "flow"}, json.dumps(asked), tell
+    )
+    return found
 
 
 def answers_of_rows(rows: Sequence[Row]) -> list[Answer | str]:

@@ -13,6 +13,7 @@ from windtunnel.report.study.table import PageRow, Table
 from windtunnel.text import UNKNOWN, duration, percent, size
 
 if TYPE_CHECKING:
+    from windtunnel.explore.advise import Advice
     from windtunnel.explore.prove import Proven
     from windtunnel.explore.search import Found
     from windtunnel.layout.job import Job
@@ -25,7 +26,9 @@ KNOBS = (
 )  # fmt: skip
 
 
-def explorer_page(job: Job, found: Found, rows: list[Proven], outcome: dict[str, Any]) -> str:
+def explorer_page(
+    job: Job, found: Found, rows: list[Proven], outcome: dict[str, Any], advice: Advice | None = None
+) -> str:
     """The page as HTML text."""
     best = rows[0]
     marked = Raw('<p class="partial">The search was stopped: this is the best that it had found.</p>')
@@ -53,7 +56,10 @@ def explorer_page(job: Job, found: Found, rows: list[Proven], outcome: dict[str,
     parts = [head, Raw(f'<div class="cards">{"".join(cards)}</div>\n'), _best(rows)]
     if front:
         parts.append(section("Time against memory", "Red: layouts that no other beats in both.", Raw(front)))
-    parts += [_proof(rows), _knobs(found), _accounts(found)]
+    parts += [_proof(rows), _knobs(found)]
+    if advice is not None:
+        parts.append(_network(advice))
+    parts.append(_accounts(found))
     for name in FRAMEWORKS:
         told = text(settings(job, best.candidate, name))
         parts.append(section(f"Settings: {name}", "", Raw(f"<pre><code>{told}</code></pre>")))
@@ -104,6 +110,24 @@ def _knobs(found: Found) -> str:
             body.append([key, ", ".join(shown)])
     remark = "The best layout with each value of a knob over the best of all: what is lost if the knob has to stay."
     return section("One knob at a time", remark, html_table(["knob", "time over the best"], body))
+
+
+def _network(advice: Advice) -> str:
+    """Settings of the network, what each came to, and what to choose."""
+    best, own = advice.best(), advice.written.seconds
+    body = []
+    for row in advice.rows:
+        seconds = row.seconds
+        told = [UNKNOWN if seconds is None else duration(seconds), UNKNOWN]
+        if seconds is not None and own:
+            told[1] = f"{seconds / own:.2f}"
+        again = UNKNOWN if row.retransmissions is None else row.retransmissions
+        note = "best" if row is best else row.message or ""
+        body.append([f"{row.loss:.2%} lost" if row.loss else row.knob, row.name(), *told, again, note])
+    said = "; ".join(advice.sentences())
+    head = ["knob", "settings", "time", "over written", "sent again", ""]
+    remark = f"Simulated packet by packet: {advice.traffic.says()}. {said[:1].upper()}{said[1:]}."
+    return section("Network", remark, html_table(head, body, numbers=(2, 3, 4)))
 
 
 def _accounts(found: Found) -> str:

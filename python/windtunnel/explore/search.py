@@ -125,32 +125,41 @@ class _Asked:
 
     def answer(self, what: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
-        job, settings, accounts = self._job, self._settings, self.found.accounts
+        job, settings = self._job, self._settings
         fresh = [candidate for candidate in candidates if candidate not in self.seen]
         self.seen.update(fresh)
         own, training = job.own["parallelism"], job.own["training"]
         choices = [candidate.choice(own, training) for candidate in fresh]
         given: list[tuple[Candidate, Answer | None]] = []
-        for batch in answers(job.source, job.overrides, choices, job=job.index, ideal=settings.ideal, apart=True):
+
+        def told(batch: list[Answer]) -> None:
             for answer in batch:
-                candidate = fresh[len(given)]
-                self.found.tried += 1
-                limit = settings.budget_bytes or answer.capacity_bytes
-                if answer.refused is not None:
-                    accounts.refused[_bare(answer.refused)] += 1
-                    given.append((candidate, None))
-                elif answer.memory_bytes > limit:
-                    accounts.too_large += 1
-                    accounts.capacity = limit
-                    least = accounts.smallest
-                    accounts.smallest = answer.memory_bytes if least is None else min(least, answer.memory_bytes)
-                    given.append((candidate, None))
-                else:
-                    self.found.rows.append((candidate, answer))
-                    given.append((candidate, answer))
+                given.append((fresh[len(given)], self._accounted(fresh[len(given)], answer)))
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
+
+        answers(
+            job.source, job.overrides, choices, job=job.index, ideal=settings.ideal, apart=True, fitting=True,
+            budget_bytes=settings.budget_bytes, told=told,
+        )  # fmt: skip
         return given
+
+    def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
+        """The answer if the layout can run: a row then. Otherwise its reason is counted."""
+        accounts = self.found.accounts
+        self.found.tried += 1
+        limit = self._settings.budget_bytes or answer.capacity_bytes
+        if answer.refused is not None:
+            accounts.refused[_bare(answer.refused)] += 1
+            return None
+        if answer.memory_bytes > limit:
+            accounts.too_large += 1
+            accounts.capacity = limit
+            least = accounts.smallest
+            accounts.smallest = answer.memory_bytes if least is None else min(least, answer.memory_bytes)
+            return None
+        self.found.rows.append((candidate, answer))
+        return answer
 
     def settle(self) -> None:
         """Asks again of the best and of the front, with exchanges inside passes that meet others on links."""
@@ -166,10 +175,8 @@ class _Asked:
             fresh = list(dict.fromkeys(fresh))
             settled.update(fresh)
             choices = [candidate.choice(own, training) for candidate in fresh]
-            told: dict[Candidate, Answer] = {}
-            asked = answers(job.source, job.overrides, choices, job=job.index, ideal=self._settings.ideal)
-            for batch in asked:
-                told.update(zip(fresh[len(told) :], batch, strict=False))
+            again = answers(job.source, job.overrides, choices, job=job.index, ideal=self._settings.ideal)
+            told = dict(zip(fresh, again, strict=True))
             found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in found.rows]
             if self._progress is not None:
                 self._progress("the best again", len(settled), len(settled))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULTS: dict[str, Any] = {
     "context_least": 2048, "divisors": False, "uneven": False, "keep": 1000, "perturb": 100, "ratio": 3.0,
-    "objective": "time", "prove": 5, "packet": 0,
+    "objective": "time", "prove": 5, "packet": 0, "advise": False,
 }  # fmt: skip
 """What neither the section nor an option says."""
 LISTS = ("order", "schedule", "recompute")
@@ -65,6 +65,11 @@ class Wanted:
     def packet(self) -> int:
         """Layouts that run packet by packet."""
         return int(self._of("packet"))
+
+    @property
+    def advise(self) -> bool:
+        """Whether settings of the network are tried."""
+        return bool(self._of("advise"))
 
     def space(self) -> Space:
         """Values to try."""

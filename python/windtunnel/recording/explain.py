@@ -78,6 +78,39 @@ def _scenario(on: Path) -> dict[str, Any]:
     return {key: tree[key] for key in ("topology", "network", "fidelity", "seed") if key in tree}
 
 
+def _stats(file: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(
+        engine.edit_workload(json.dumps({"do": "stats", "file": str(file), "matrix": False}))
+    )
+    return answer
+
+
+def scenario_of(
+    file: Path, *, on: Path | None, gpus: int | None, rate: str, ranks: int | None = None
+) -> dict[str, Any]:
+    """A scenario whose only job is one iteration of `file`, on the fabric of `on`, or on a `fabric` of as many GPUs.
+
+    Raises:
+        InputError: the workload or the scenario cannot be read.
+
+    """
+    if ranks is None:
+        ranks = int(_stats(file)["ranks"])
+    own = _scenario(on) if on is not None else {}
+    if gpus is None:
+        gpus = 8 if ranks % 8 == 0 else 1
+    source = "goal" if file.name.removesuffix(".gz").endswith((".goal", ".bin")) else "file"
+    topology = {} if on is not None else {"topology": fabric(ranks, gpus, rate)}
+    return {
+        "windtunnel": 1,
+        "name": "explained",
+        "fidelity": "flow",
+        **topology,
+        **own,
+        "jobs": [{"name": "workload", "workload": {source: str(file.resolve())}, "iterations": 1}],
+    }
+
+
 def explain(
     file: Path, *, on: Path | None = None, gpus: int | None = None, rate: str = "400 Gbps", fidelity: str | None = None
 ) -> Explanation:
@@ -90,22 +123,9 @@ def explain(
         InputError: the workload cannot be read, or it does not fit the fabric.
 
     """
-    stats = json.loads(engine.edit_workload(json.dumps({"do": "stats", "file": str(file), "matrix": False})))
-    ranks = int(stats["ranks"])
-    own = _scenario(on) if on is not None else {}
-    if gpus is None:
-        gpus = 8 if ranks % 8 == 0 else 1
-    if on is not None:
-        gpus = int(own["topology"].get("host", {}).get("gpus", 8))
-    source = "goal" if file.name.removesuffix(".gz").endswith((".goal", ".bin")) else "file"
-    scenario = {
-        "windtunnel": 1,
-        "name": "explained",
-        "topology": fabric(ranks, gpus, rate),
-        "fidelity": "flow",
-        **own,
-        "jobs": [{"name": "workload", "workload": {source: str(file.resolve())}, "iterations": 1}],
-    }
+    stats = _stats(file)
+    scenario = scenario_of(file, on=on, gpus=gpus, rate=rate, ranks=int(stats["ranks"]))
+    ranks, gpus = int(stats["ranks"]), int(scenario["topology"].get("host", {}).get("gpus", 8))
     summary = run(scenario, fidelity=fidelity).summary
     job = summary["jobs"][0]
     coverage = _coverage(file)

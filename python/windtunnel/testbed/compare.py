@@ -26,6 +26,8 @@ HEADER = 66
 """Ethernet 14, IPv4 20, TCP with time stamps 32 bytes."""
 TRANSPORTS = {"reno": "newreno", "cubic": "cubic", "bbr": "bbr"}
 """The kernel's names and ours."""
+PARAMETERS: dict[str, dict[str, Any]] = {"bbr": {"quantum": "1 ms"}}
+"""What the kernel's do beside what a NIC does: a millisecond's packets are handed over at once."""
 FIDELITIES = ("packet", "flow")
 
 
@@ -77,7 +79,7 @@ def scenario(shape: Shape, flows: Sequence[Flow], congestion: str) -> tuple[dict
             "header": f"{HEADER} B",
             "control": f"{HEADER} B",
             "transport": TRANSPORTS[congestion],
-            "parameters": {"max_window": 1000},
+            "parameters": {"max_window": 1000, **PARAMETERS.get(congestion, {})},
             "ack_every": 2,
             # RFC 6298's least, as Linux has it.
             "timeout": "200 ms",

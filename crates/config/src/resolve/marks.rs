@@ -46,7 +46,7 @@ fn share_of(transport: &str) -> Option<f64> {
     match transport {
         "newreno" => Some(1.0),
         "cubic" => Some(3.0 / 7.0),
-        "none" | "swift" | "hpcc" | "ndp" | "eqds" | "rccc" => None,
+        "none" | "bbr" | "swift" | "hpcc" | "ndp" | "eqds" | "rccc" => None,
         _ => Some(1.0 / 7.0),
     }
 }

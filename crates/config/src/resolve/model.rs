@@ -377,6 +377,7 @@ impl Transformer<'_> {
             expert_tp: u64::from(settings.expert_tp.unwrap_or(layout.tp)),
             sequence_parallel: settings.sequence_parallel.unwrap_or(true) && layout.tp > 1,
             precision: precision(settings, &self.at("workload"))?,
+            adds_gradients: shards.zero < Zero::Parameters || shards.whole_gradients,
             recompute,
             recompute_layers: settings.recompute_layers,
             lora_rank: settings.lora_rank,

@@ -72,4 +72,6 @@ pub struct Explore {
     pub prove: Option<u32>,
     /// Of these, as many packet by packet; none if left out.
     pub packet: Option<u32>,
+    /// Whether settings of the network are tried packet by packet on what crosses the fabric farthest.
+    pub advise: Option<bool>,
 }

@@ -136,6 +136,9 @@ impl<N: Network> Fabric for Host<N> {
         // Failed attempts make nothing known and are no events.
         while let Some(key) = self.queue.peek().filter(|key| key.time == next) {
             let Some((_, event)) = self.queue.pop() else { break };
+            if let Some(Event::Operation(next)) = self.queue.first() {
+                self.operations.foresee(next);
+            }
             if self.handle(key, event, notices) {
                 self.handled += 1;
                 break;

@@ -90,6 +90,7 @@ fn take_head<K>(mut list: OccupiedEntry<'_, K, List>, operations: &Operations) {
         list.remove();
     } else {
         list.get_mut().head = next;
+        operations.foresee(next);
     }
 }
 
@@ -143,7 +144,10 @@ impl Matcher {
         }
         match operations[head].next {
             NONE => self.alone = None,
-            next => list.head = next,
+            next => {
+                list.head = next;
+                operations.foresee(next);
+            }
         }
         Some(head)
     }

@@ -11,9 +11,9 @@ use super::model::NetworkOf;
 use super::packet_network::PacketNetworkError;
 use super::settings::PacketSettings;
 use super::transport::{
-    Around, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, ExpressPass, Homa, Hpcc, MpRdma,
-    Mrc, Ndp, NewReno, NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Sird, Swift,
-    Transport, Unfit,
+    Around, Bbr, BuiltIn, Cubic, DcPim, Dcqcn, Dcsim, Dctcp, Dispatcher, Eqds, ExpressPass, Homa, Hpcc,
+    MpRdma, Mrc, Ndp, NewReno, NoTransport, Nscc, PFabric, PHost, Parameter, Place, Rccc, Recovery, Sird,
+    Swift, Transport, Unfit,
 };
 use crate::model::Network;
 use crate::reroute::SharedRerouter;
@@ -110,6 +110,7 @@ transports! {
     Swift(Swift),
     NewReno(NewReno),
     Cubic(Cubic),
+    Bbr(Bbr),
     MpRdma(MpRdma),
     Uec(Nscc),
     Rccc(Rccc),

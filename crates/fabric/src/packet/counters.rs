@@ -33,6 +33,8 @@ pub struct Counters {
     pub reordered: u64,
     /// Times that silence was taken for loss.
     pub timeouts: u64,
+    /// How long was waited for these altogether, in ps.
+    pub silence: u64,
     /// Payload of messages completed.
     pub bytes_delivered: u64,
     /// Times that a queue of a port was paused.
@@ -42,6 +44,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Silence of `waited` ps was taken for loss.
+    pub(super) fn time_out(&mut self, waited: u64) {
+        self.timeouts += 1;
+        self.silence = self.silence.saturating_add(waited);
+    }
+
     /// Adds those of another process.
     pub(super) fn add(&mut self, other: &Self) {
         self.events += other.events;
@@ -58,6 +66,7 @@ impl Counters {
         self.retransmissions += other.retransmissions;
         self.reordered += other.reordered;
         self.timeouts += other.timeouts;
+        self.silence = self.silence.saturating_add(other.silence);
         self.bytes_delivered += other.bytes_delivered;
         self.pauses += other.pauses;
         self.probes += other.probes;

@@ -183,8 +183,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         self.pull_for(flow, now);
-        self.account.totals.timeouts += 1;
         let sender = &mut self.pairs.senders[flow as usize];
+        self.account.totals.time_out(now - sender.heard);
         sender.silent = sender.silent.saturating_add(1);
         if sender.silent >= self.endpoint.retries() && !sender.aside && now >= self.changes.last {
             let planes = self.fabric.topology.planes();
@@ -219,6 +219,7 @@ impl<T: Transport> Engine<T> {
         let resent = std::mem::take(&mut sender.resent);
         let waiting = sender.again..sender.again_end;
         let (from, end) = (sender.una, sender.checkpoint);
+        let waited = now - sender.checked;
         (sender.checkpoint, sender.checked) = (sender.next, now);
         let aged = |sequence: &u32| {
             !sender.beyond.has(*sequence)
@@ -229,7 +230,7 @@ impl<T: Transport> Engine<T> {
         let aged: Vec<u32> = (from..end).filter(aged).collect();
         let Some(&sequence) = aged.first() else { return };
         self.pull_for(flow, now);
-        self.account.totals.timeouts += 1;
+        self.account.totals.time_out(waited);
         let bytes = self.wire_bytes(flow, aged.iter().copied());
         let sender = &mut self.pairs.senders[flow as usize];
         for sequence in aged {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use windtunnel_fabric::packet::transport::{
-    Around, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, Cubic, Dcqcn, Dctcp, Eqds, Hpcc, MpRdma,
-    Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, StagePacket, StagePort, StageVerdict, Staging, Swift,
-    SwitchBalancer, SwitchStage, Transport,
+    Around, BalancerPacket, BalancerPort, BalancerSwitch, Balancing, Bbr, Cubic, Dcqcn, Dctcp, Eqds, Hpcc,
+    MpRdma, Ndp, NewReno, NoTransport, Nscc, Rccc, Recovery, StagePacket, StagePort, StageVerdict, Staging,
+    Swift, SwitchBalancer, SwitchStage, Transport,
 };
 use windtunnel_fabric::packet::{
     Balancer, BufferSettings, Completion, Counters, Discipline, DropProfile, EcnSettings, Engines,
@@ -283,6 +283,7 @@ fn permutations_and_incasts_of_every_transport() {
     both(Swift::default(), Balancer::DestinationModulo);
     both(NewReno::default(), Balancer::Ecmp);
     both(Cubic::default(), Balancer::Ecmp);
+    both(Bbr::default(), Balancer::Ecmp);
     both(MpRdma { timeout: TIMEOUT, ..MpRdma::default() }, spray);
     both(NoTransport { window: 50_000, timeout: TIMEOUT, recovery: reorder }, Balancer::Ecmp);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::packets::{drain, send, star};
 use windtunnel_fabric::packet::transport::{
-    Cubic, Dcqcn, Dctcp, Endpoint, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
+    Bbr, Cubic, Dcqcn, Dctcp, Endpoint, Hpcc, MpRdma, NewReno, NoTransport, Nscc, Recovery, Swift, Transport,
 };
 use windtunnel_fabric::packet::{BufferSettings, Counters, Engine, OpenRequest, PacketSettings};
 use windtunnel_kernel::{BitRate, Bytes, Span, Time};
@@ -81,6 +81,7 @@ fn what_is_sent_again_was_lost() {
     arrives_once("mprdma", false, MpRdma { timeout, ..MpRdma::default() });
     arrives_once("newreno", false, NewReno { recovery: SELECTIVE, ..NewReno::default() });
     arrives_once("cubic", false, Cubic { recovery: SELECTIVE, ..Cubic::default() });
+    arrives_once("bbr", false, Bbr { recovery: SELECTIVE, ..Bbr::default() });
     arrives_once("dcqcn", false, Dcqcn { recovery: SELECTIVE, timeout, ..Dcqcn::default() });
     arrives_once("hpcc", true, Hpcc { recovery: SELECTIVE, timeout, ..Hpcc::default() });
 }
@@ -94,6 +95,7 @@ fn by_time_too_what_is_sent_again_was_lost() {
     arrives_once("swift", false, Swift { recovery, timeout, ..Swift::default() });
     arrives_once("newreno", false, NewReno { recovery, ..NewReno::default() });
     arrives_once("cubic", false, Cubic { recovery, ..Cubic::default() });
+    arrives_once("bbr", false, Bbr { recovery, ..Bbr::default() });
     arrives_once("mprdma", false, MpRdma { recovery, timeout, ..MpRdma::default() });
     arrives_once("dcqcn", false, Dcqcn { recovery, timeout, ..Dcqcn::default() });
     arrives_once("hpcc", true, Hpcc { recovery, timeout, ..Hpcc::default() });

@@ -146,6 +146,18 @@ impl<T: Copy, K: EventOrder> EventQueue<T, K> {
         }
     }
 
+    /// The earliest event, for a caller that has brought from memory what it will need of it.
+    #[inline]
+    pub fn first(&self) -> Option<T> {
+        match (self.lane.front(), self.heap.first()) {
+            (None, None) => None,
+            (Some(&(_, event)), None) | (None, Some(&(_, event))) => Some(event),
+            (Some(&(lane, in_lane)), Some(&(heap, in_heap))) => {
+                Some(if heap.before(lane) { in_heap } else { in_lane })
+            }
+        }
+    }
+
     /// Takes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<(K, T)> {

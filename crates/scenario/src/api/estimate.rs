@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_config::resolve::estimate::{Choice, Estimator};
+use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_workload::estimate::{Course, Gathering, LANES, Reducing, Sheet, Side, Times};
@@ -24,14 +25,27 @@ struct Asked {
     /// Whether exchanges inside passes meet nothing on their links.
     #[serde(default)]
     apart: bool,
+    /// Whether only layouts that fit a GPU are timed.
+    #[serde(default)]
+    fitting: bool,
+    /// Bytes of a GPU that may be used for that; null: all.
+    #[serde(default)]
+    budget: Option<u64>,
+    /// Choices that are answered at a time.
+    #[serde(default = "at_once")]
+    at_once: usize,
     choices: Vec<Choice>,
 }
 
-/// What each of the choices in `text` takes; JSON texts in and out.
+const fn at_once() -> usize {
+    2048
+}
+
+/// Tells `told` what the choices in `text` take, some at a time and in their order, until it says no; JSON texts in and out.
 ///
 /// # Errors
 /// [`Failure::Input`] for what is wrong with the scenario whatever the layout; a choice that does not fit is told in its answer.
-pub fn estimate(request: &RunRequest, text: &str) -> Result<String, Failure> {
+pub fn estimate(request: &RunRequest, text: &str, told: &mut dyn FnMut(&str) -> bool) -> Result<(), Failure> {
     let asked: Asked =
         serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
     let files = Inputs::of(&request.base);
@@ -39,7 +53,15 @@ pub fn estimate(request: &RunRequest, text: &str) -> Result<String, Failure> {
     if asked.apart {
         estimator.apart();
     }
-    Ok(json!({"answers": estimator.answers(&asked.choices)}).to_string())
+    if asked.fitting {
+        estimator.only_fitting(asked.budget.map(Bytes::new));
+    }
+    for choices in asked.choices.chunks(asked.at_once.max(1)) {
+        if !told(&json!({"answers": estimator.answers(choices)}).to_string()) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Many scenarios at once, each with a folder of its own where relative paths begin.

@@ -1,4 +1,4 @@
-//! `windtunnel workload stats|convert|scale|slice|merge`: workloads of any form in, workloads of any form out.
+//! `windtunnel workload stats|convert|scale|slice|merge|regroup|decompose`: workloads of any form in, workloads of any form out.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::{Workload, compact, handwritten};
 
 use super::import::{named, write};
+
+mod decompose;
+mod regroup;
 
 /// What is asked.
 #[derive(Deserialize)]
@@ -44,6 +47,8 @@ enum Request {
         placing: Option<String>,
         seed: u64,
     },
+    Regroup(regroup::Request),
+    Decompose(decompose::Request),
 }
 
 fn refused(place: impl Into<String>, message: impl Into<String>) -> Failure {
@@ -136,6 +141,8 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             write(&merged, &out)?;
             Ok(written(&merged, &out).to_string())
         }
+        Request::Regroup(request) => regroup::regroup(&request),
+        Request::Decompose(request) => decompose::decompose(&request),
     }
 }
 

@@ -44,7 +44,7 @@ impl RingsOfGroup {
     }
 
     /// Where `index` stands in `ring`.
-    fn position(self, index: u32, ring: u32) -> u32 {
+    pub(super) fn position(self, index: u32, ring: u32) -> u32 {
         let m = self.inner;
         let (domain, local) = (index / m, index % m);
         let up = (local + m - ring) % m;
@@ -52,7 +52,7 @@ impl RingsOfGroup {
     }
 
     /// Who stands at `position` of `ring`.
-    fn member(self, position: u32, ring: u32) -> u32 {
+    pub(super) fn member(self, position: u32, ring: u32) -> u32 {
         let m = self.inner;
         let (domain, passed) = (position / m, position % m);
         let up = if domain.is_multiple_of(2) { passed } else { m - 1 - passed };

@@ -83,6 +83,13 @@ fn children(n: u32, node: u32) -> [Option<u32>; 2] {
     [(below > 0).then(|| node - below), (right > 0).then(|| node + right)]
 }
 
+/// Whom `index` hangs on in tree `lane` of n whose root is 0, and who hang on it.
+pub(super) fn relatives(n: u32, lane: u32, index: u32) -> (Option<u32>, [Option<u32>; 2]) {
+    let node = to_tree(n, lane, index);
+    let name = |node| from_tree(n, lane, node);
+    ((node != 0).then(|| name(parent(n, node))), children(n, node).map(|child| child.map(name)))
+}
+
 fn depth(n: u32, mut node: u32) -> u32 {
     let mut depth = 0;
     while node != 0 {

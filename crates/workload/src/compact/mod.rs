@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use read::{read, read_from};
-pub use write::{encode, write};
+pub use write::{encode, write, write_by_rank};
 
 /// How a file begins.
 pub const MAGIC: [u8; 4] = *b"WTWL";

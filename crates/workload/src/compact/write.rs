@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use windtunnel_kernel::RankId;
 use windtunnel_kernel::registry::Listed;
 
 use super::{CompactError, MAGIC, VERSION};
 use crate::collectives::{CollectiveKind, CollectiveSpec};
+use crate::goal::ByRank;
 use crate::output::write_beside;
 use crate::program::Edges;
 use crate::{Dimension, OpKind, Peer, Program, Workload};
@@ -32,11 +34,7 @@ pub fn write(workload: &Workload, path: impl AsRef<Path>) -> Result<(), CompactE
 /// # Errors
 /// Those of `output`.
 pub fn encode(workload: &Workload, output: &mut dyn Write) -> io::Result<()> {
-    output.write_all(&MAGIC)?;
-    output.write_all(&[VERSION])?;
-    let mut packed = zstd::Encoder::new(output, LEVEL)?;
-    packed.long_distance_matching(true)?;
-    packed.window_log(27)?;
+    let mut packed = begin(output)?;
     let mut head = Column::default();
     head.number(workload.communicators.len() as u64);
     for communicator in &workload.communicators {
@@ -69,6 +67,44 @@ pub fn encode(workload: &Workload, output: &mut dyn Write) -> io::Result<()> {
     packed.write_all(&ranks.0)?;
     packed.finish()?;
     Ok(())
+}
+
+/// Writes programs that are made one after another, of messages between ranks.
+///
+/// # Errors
+/// What the operating system says; `path` is untouched then.
+pub fn write_by_rank(source: &dyn ByRank, path: impl AsRef<Path>) -> Result<(), CompactError> {
+    let path = path.as_ref();
+    let encode = |output: &mut dyn Write| {
+        let mut packed = begin(output)?;
+        let mut head = Column::default();
+        head.number(0);
+        head.number(source.ranks() as u64);
+        packed.write_all(&head.0)?;
+        for rank in (0..source.ranks() as u32).map(RankId) {
+            write_program(&source.made(rank).program, &mut packed)?;
+        }
+        let mut ranks = Column::default();
+        ranks.number(source.ranks() as u64);
+        (0..source.ranks() as u64).for_each(|program| ranks.number(program));
+        (0..source.ranks()).for_each(|_| ranks.number(0));
+        packed.write_all(&ranks.0)?;
+        packed.finish().map(drop)
+    };
+    write_beside(path, encode).map_err(|error| CompactError {
+        path: path.to_owned(),
+        byte: 0,
+        message: error.to_string(),
+    })
+}
+
+fn begin(output: &mut dyn Write) -> io::Result<zstd::Encoder<'_, &mut dyn Write>> {
+    output.write_all(&MAGIC)?;
+    output.write_all(&[VERSION])?;
+    let mut packed = zstd::Encoder::new(output, LEVEL)?;
+    packed.long_distance_matching(true)?;
+    packed.window_log(27)?;
+    Ok(packed)
 }
 
 fn write_program(program: &Program, output: &mut impl Write) -> io::Result<()> {

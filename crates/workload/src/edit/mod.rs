@@ -1,17 +1,19 @@
 //! What is done to a workload before it runs: [`scale()`] computation and sizes, [`slice()`] iterations out of it, [`place()`] several
-//! side by side, [`tell()`] what it consists of.
+//! side by side, [`regroup()`] GPUs to other hosts, [`tell()`] what it consists of.
 //!
 //! Invariants: members of a communicator name the same collectives in the same order afterwards, as before; dependencies stay
-//! acyclic, because operations and edges are only taken away, lengthened or put in front.
+//! acyclic, because operations and edges are only taken away, lengthened or put in front ([`regroup()`] asks).
 
 mod place;
+mod regroup;
 mod scale;
 mod slice;
 mod tell;
 #[cfg(test)]
 mod tests;
 
-pub use place::{Part, Placing, place};
+pub use place::{Part, Placing, place, shuffled};
+pub use regroup::{Grouping, Inside, RegroupError, Regrouped, regroup, regroup_ranks};
 pub use scale::{Scale, scale};
 pub use slice::{SliceError, slice, steps};
 pub use tell::{Collected, Told, matrix, tell};

@@ -69,8 +69,8 @@ fn round_robin(sizes: &[usize]) -> Vec<u32> {
     new
 }
 
-/// A permutation (Fisher and Yates) by splitmix64, which stands in the files that it makes and must not change.
-fn shuffled(ranks: usize, seed: u64) -> Vec<u32> {
+/// A permutation of numbers below `ranks` (Fisher and Yates) by splitmix64, which stands in the files that it makes and must not change.
+pub fn shuffled(ranks: usize, seed: u64) -> Vec<u32> {
     let mut state = seed;
     let mut draw = || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);

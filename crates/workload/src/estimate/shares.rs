@@ -74,6 +74,8 @@ pub(super) struct Pool {
     /// Of each: what it gets of an equal share, and its rate at most.
     pub fair: Vec<(f64, f64)>,
     limits: Vec<Limit>,
+    /// The classes of each limit.
+    masks: Vec<Set>,
     known: RefCell<FxHashMap<Set, Rates>>,
 }
 
@@ -93,7 +95,10 @@ pub struct Shares {
 }
 
 /// Sets whose rates a pool remembers.
-const KNOWN: usize = 4096;
+const KNOWN: usize = 16_384;
+
+/// Limits of a pool up to which each is compared with all others.
+const COMPARED: usize = 2048;
 
 /// Exchanges inside passes are followed where others want more than so much of a link beside them.
 const MEETS: f64 = 1.25;
@@ -243,10 +248,55 @@ fn pooled(fair: &[(f64, f64)], limits: &[Limit]) -> (Vec<Option<(u32, u32)>>, Ve
         let local = limit.iter().map(|&(class, take)| (place(class).1, take)).collect();
         pools[place(limit[0].0).0 as usize].limits.push(local);
     }
+    for pool in &mut pools {
+        pool.settle();
+    }
     (places, pools)
 }
 
+/// Whether `class` is in `set`.
+fn goes(set: &[u64], class: u32) -> bool {
+    set[class as usize / 64] >> (class % 64) & 1 == 1
+}
+
+/// Whether two sets have a class in common.
+fn meet(a: &[u64], b: &[u64]) -> bool {
+    a.iter().zip(b).any(|(a, b)| a & b != 0)
+}
+
 impl Pool {
+    /// Leaves out limits that another one implies whatever is under way, since it has all of their classes and each takes no less of it.
+    fn settle(&mut self) {
+        let words = self.fair.len().div_ceil(64);
+        let mask = |limit: &Limit| {
+            let mut mask = Set::from_elem(0, words);
+            for &(class, _) in limit {
+                mask[class as usize / 64] |= 1 << (class % 64);
+            }
+            mask
+        };
+        let masks: Vec<Set> = self.limits.iter().map(mask).collect();
+        let number = self.limits.len();
+        let implied = |of: usize, by: usize| {
+            if !masks[of].iter().zip(&masks[by]).all(|(of, by)| of & !by == 0) {
+                return false;
+            }
+            let mut wider = self.limits[by].iter();
+            self.limits[of].iter().all(|&(class, take)| {
+                wider.find(|&&(other, _)| other == class).is_some_and(|&(_, other)| take <= other)
+            })
+        };
+        let mut kept = vec![true; number];
+        if number <= COMPARED {
+            for of in 0..number {
+                kept[of] = !(0..number).any(|by| by != of && kept[by] && implied(of, by));
+            }
+        }
+        let mut keep = kept.iter();
+        self.limits.retain(|_| *keep.next().expect("one for each"));
+        self.masks = masks.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(mask, _)| mask).collect();
+    }
+
     /// Rates of the classes `under_way`.
     pub(super) fn rates(&self, under_way: &Set) -> Rates {
         if let Some(known) = self.known.borrow().get(under_way) {
@@ -262,16 +312,22 @@ impl Pool {
 
     /// Progressive filling: all rates rise together until a limit or a class's own rate stops some of them.
     fn solve(&self, under_way: &Set) -> Vec<(u32, f64)> {
-        let goes = |class: u32| under_way[class as usize / 64] >> (class % 64) & 1 == 1;
-        let classes: Vec<u32> = (0..self.fair.len() as u32).filter(|&class| goes(class)).collect();
+        let classes: Vec<u32> = (0..self.fair.len() as u32).filter(|&class| goes(under_way, class)).collect();
         // Below 0: still rising.
         let mut rates = vec![-1.0f64; self.fair.len()];
-        let mut limits: Vec<&Limit> = self
-            .limits
-            .iter()
-            .filter(|limit| limit.iter().filter(|&&(class, _)| goes(class)).count() > 1)
-            .collect();
-        let mut levels: Vec<f64> = Vec::with_capacity(limits.len());
+        // What of each limit is under way, one after the other, and the level at which it is full.
+        let mut taken: Vec<(u32, f64)> = Vec::new();
+        let mut limits: Vec<Under<'_>> = Vec::new();
+        for (limit, mask) in self.limits.iter().zip(&self.masks) {
+            let both: u32 = mask.iter().zip(under_way).map(|(a, b)| (a & b).count_ones()).sum();
+            if both > 1 {
+                let from = taken.len();
+                taken.extend(limit.iter().filter(|&&(class, _)| goes(under_way, class)));
+                limits.push(Under { mask, from, to: taken.len(), full: 0.0, stale: true });
+            }
+        }
+        // Classes that the last round stopped: only limits that have one of them are full at another level than before.
+        let mut stopped = Set::from_elem(0, under_way.len());
         loop {
             let mut level = f64::INFINITY;
             for &class in classes.iter().filter(|&&class| rates[class as usize] < 0.0) {
@@ -281,24 +337,22 @@ impl Pool {
             if level.is_infinite() {
                 break;
             }
-            levels.clear();
-            for limit in &limits {
-                let (mut rising, mut taken) = (0.0, 0.0);
-                for &(class, take) in limit.iter().filter(|&&(class, _)| goes(class)) {
-                    match rates[class as usize] {
-                        rate if rate < 0.0 => rising += take * self.fair[class as usize].0,
-                        rate => taken += take * rate,
-                    }
+            for limit in &mut limits {
+                if limit.stale || meet(limit.mask, &stopped) {
+                    limit.stale = false;
+                    limit.full = self.full(&taken[limit.from..limit.to], &rates);
                 }
-                levels.push(if rising > 0.0 { (1.0 - taken).max(0.0) / rising } else { f64::INFINITY });
+                level = level.min(limit.full);
             }
-            level = levels.iter().copied().fold(level, f64::min);
+            stopped.fill(0);
             let reached = level * (1.0 + ROUNDED);
-            for (limit, _) in limits.iter().zip(&levels).filter(|(_, full)| **full <= reached) {
-                for &(class, _) in limit.iter().filter(|&&(class, _)| goes(class)) {
+            let mut stop = |class: u32| stopped[class as usize / 64] |= 1 << (class % 64);
+            for limit in limits.iter().filter(|limit| limit.full <= reached) {
+                for &(class, _) in &taken[limit.from..limit.to] {
                     let rate = &mut rates[class as usize];
                     if *rate < 0.0 {
                         *rate = level * self.fair[class as usize].0;
+                        stop(class);
                     }
                 }
             }
@@ -307,14 +361,35 @@ impl Pool {
                 let rate = &mut rates[class as usize];
                 if *rate < 0.0 && most <= reached * share {
                     *rate = most;
+                    stop(class);
                 }
             }
-            let mut open = levels.iter().map(|&full| full > reached && full.is_finite());
-            limits.retain(|_| open.next().unwrap_or(false));
+            limits.retain(|limit| limit.full > reached && limit.full.is_finite());
         }
         let rate = |class: u32| if rates[class as usize] < 0.0 { 1.0 } else { rates[class as usize] };
         classes.iter().map(|&class| (class, rate(class))).collect()
     }
+
+    /// The level of those that still rise at which a limit is full that is `taken` so.
+    fn full(&self, taken: &[(u32, f64)], rates: &[f64]) -> f64 {
+        let (mut rising, mut held) = (0.0, 0.0);
+        for &(class, take) in taken {
+            match rates[class as usize] {
+                rate if rate < 0.0 => rising += take * self.fair[class as usize].0,
+                rate => held += take * rate,
+            }
+        }
+        if rising > 0.0 { (1.0 - held).max(0.0) / rising } else { f64::INFINITY }
+    }
+}
+
+/// A limit while rates rise.
+struct Under<'a> {
+    mask: &'a Set,
+    from: usize,
+    to: usize,
+    full: f64,
+    stale: bool,
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Compiler<'_> {
         let marked = |unit: u32| segments.iter().any(|(_, units)| units.contains(&unit));
         let unmarked: Units = (0..self.units).filter(|&unit| !marked(unit)).collect();
         let last = segments.len() - 1;
-        let mut steps = Vec::new();
+        let mut steps = Vec::with_capacity(pieces.len() + 2);
         let mut issued: SmallVec<[(u32, bool); 4]> = SmallVec::new();
         for (index, (pieces, units)) in segments.iter().enumerate() {
             let with_unmarked = |yes: bool| -> Units {

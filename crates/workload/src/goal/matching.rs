@@ -17,7 +17,7 @@ use crate::{OpKind, Workload};
 
 /// A send, from its receiver's side.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     pub source: RankId,
     pub operation: u32,
     pub tag: Tag,
@@ -25,7 +25,7 @@ pub(super) struct Incoming {
 
 /// A receive and the send it takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     pub operation: u32,
     pub source: Option<RankId>,
     pub tag: Option<Tag>,
@@ -34,7 +34,7 @@ pub(super) struct Taken {
 }
 
 /// All sends of a workload, by receiver.
-pub(super) struct Matcher<'a> {
+pub(crate) struct Matcher<'a> {
     workload: &'a Workload,
     offsets: Vec<usize>,
     sends: Vec<Incoming>,
@@ -59,7 +59,7 @@ impl Class {
 }
 
 impl<'a> Matcher<'a> {
-    pub(super) fn new(workload: &'a Workload) -> Self {
+    pub(crate) fn new(workload: &'a Workload) -> Self {
         let ranks = workload.ranks();
         let each_send = |visit: &mut dyn FnMut(RankId, Incoming)| {
             for source in (0..ranks as u32).map(RankId) {
@@ -91,12 +91,12 @@ impl<'a> Matcher<'a> {
     }
 
     /// Sends to `rank`, by source, tag and program order.
-    pub(super) fn incoming(&self, rank: RankId) -> &[Incoming] {
+    pub(crate) fn incoming(&self, rank: RankId) -> &[Incoming] {
         &self.sends[self.offsets[rank.0 as usize]..self.offsets[rank.0 as usize + 1]]
     }
 
     /// Receives of `rank` in program order, with what each takes.
-    pub(super) fn receives(&self, rank: RankId) -> Vec<Taken> {
+    pub(crate) fn receives(&self, rank: RankId) -> Vec<Taken> {
         let mut receives: Vec<Taken> = (0..)
             .zip(&self.workload.program(rank).ops)
             .filter_map(|(operation, op)| match op.kind {
@@ -134,7 +134,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Sizes of the receives of `rank` in program order: that of the send each takes, 0 where there is none.
-    pub(super) fn receive_sizes(&self, rank: RankId) -> impl Iterator<Item = u64> {
+    pub(crate) fn receive_sizes(&self, rank: RankId) -> impl Iterator<Item = u64> {
         self.receives(rank).into_iter().map(move |receive| {
             let Some(send) = receive.send else { return 0 };
             let send = self.incoming(rank)[send as usize];

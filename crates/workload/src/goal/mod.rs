@@ -15,6 +15,7 @@
 //! bytes never panic, and memory is bounded by the input: no announced count is believed before the bytes are there.
 
 mod binary;
+mod by_rank;
 mod check;
 mod cursor;
 mod error;
@@ -33,8 +34,10 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 pub use binary::read_binary;
+pub use by_rank::{ByRank, Made, write_by_rank};
 pub use check::{Check, Unmatched, check};
 pub use error::{CycleStep, GoalError, GoalErrorKind, OperationFault, Place};
+pub(crate) use matching::Matcher;
 pub use merge::{MergeError, merge};
 pub use stats::{Stats, stats};
 pub use text::read_text;
@@ -151,6 +154,19 @@ fn sniff(head: &[u8]) -> Form {
 
 /// Refuses what GOAL cannot express, and names it.
 fn check_expressible(workload: &Workload, path: &Path) -> Result<(), GoalError> {
+    check_operations(workload, path, false)
+}
+
+/// Refuses tags that GOAL cannot express, of a workload whose collectives become messages.
+///
+/// # Errors
+/// [`GoalError`] with the rank and its operation.
+pub fn check_tags(workload: &Workload, path: &Path) -> Result<(), GoalError> {
+    check_operations(workload, path, true)
+}
+
+/// Refuses tags that GOAL cannot express, and collectives unless they become messages.
+fn check_operations(workload: &Workload, path: &Path, collectives: bool) -> Result<(), GoalError> {
     let fail = |kind| Err(GoalError::new(path, Place::File, kind));
     let mut checked = vec![false; workload.programs.len()];
     for rank in 0..workload.ranks() as u32 {
@@ -166,7 +182,7 @@ fn check_expressible(workload: &Workload, path: &Path) -> Result<(), GoalError> 
                 {
                     return fail(GoalErrorKind::TagTooLarge { rank, operation, tag: tag.0 });
                 }
-                OpKind::Collective { spec, .. } => {
+                OpKind::Collective { spec, .. } if !collectives => {
                     let spec = &program.specs[spec as usize];
                     let collective = format!("{:?} of {} bytes", spec.kind, spec.bytes.get());
                     return fail(GoalErrorKind::Collective { rank, operation, collective });

@@ -11,9 +11,9 @@ use windtunnel_kernel::RankId;
 use super::binary::{HEADER, NODE, OFFSET_BASE};
 use super::error::GoalError;
 use super::matching::Matcher;
-use super::{MAGIC, WILDCARD};
+use super::{ByRank, MAGIC, WILDCARD};
 use crate::output::write_beside;
-use crate::{OpKind, Program, Workload};
+use crate::{OpKind, Peer, Program, Workload};
 
 /// Writes `workload` in the binary form to `path`, compressed if that ends in `.gz`.
 ///
@@ -36,15 +36,7 @@ pub fn encode_binary(workload: &Workload, output: &mut dyn Write) -> io::Result<
     let sizes: Vec<u64> = workload.programs.iter().map(block_size).collect();
     let (mut highest_stream, mut highest_nic) = (0, 0);
     for program in &workload.programs {
-        for op in &program.ops {
-            let (stream, nic) = match op.kind {
-                OpKind::Calc { stream, .. } | OpKind::Receive { stream, .. } => (stream.0, 0),
-                OpKind::Send { stream, nic, .. } => (stream.0, nic.0),
-                OpKind::Collective { .. } => unreachable!("refused by check_expressible"),
-            };
-            highest_stream = stream.max(highest_stream);
-            highest_nic = nic.max(highest_nic);
-        }
+        highest(program, &mut highest_stream, &mut highest_nic);
     }
     output.write_all(&MAGIC.to_le_bytes())?;
     output.write_all(&(workload.ranks() as u32).to_le_bytes())?;
@@ -57,9 +49,47 @@ pub fn encode_binary(workload: &Workload, output: &mut dyn Write) -> io::Result<
     }
     let matcher = Matcher::new(workload);
     for rank in (0..workload.ranks() as u32).map(RankId) {
-        write_block(workload, rank, &matcher, output)?;
+        let peer = |peer| workload.resolve(rank, peer).0;
+        write_block(workload.program(rank), &peer, matcher.receive_sizes(rank), output)?;
     }
     Ok(())
+}
+
+/// The same of programs that are made one after another, twice each: to know how long each is, and to write it.
+pub(super) fn encode_by_rank(source: &dyn ByRank, output: &mut dyn Write) -> io::Result<()> {
+    let (mut highest_stream, mut highest_nic) = (0, 0);
+    let mut sizes = Vec::with_capacity(source.ranks());
+    for rank in (0..source.ranks() as u32).map(RankId) {
+        let program = source.made(rank).program;
+        sizes.push(block_size(&program));
+        highest(&program, &mut highest_stream, &mut highest_nic);
+    }
+    output.write_all(&MAGIC.to_le_bytes())?;
+    output.write_all(&(source.ranks() as u32).to_le_bytes())?;
+    output.write_all(&[highest_stream, highest_nic])?;
+    let mut at = HEADER - OFFSET_BASE + 16 * source.ranks() as u64;
+    for size in sizes {
+        output.write_all(&at.to_le_bytes())?;
+        at += size;
+        output.write_all(&at.to_le_bytes())?;
+    }
+    for rank in (0..source.ranks() as u32).map(RankId) {
+        let made = source.made(rank);
+        write_block(&made.program, &super::by_rank::own_peer, made.receive_sizes.into_iter(), output)?;
+    }
+    Ok(())
+}
+
+fn highest(program: &Program, highest_stream: &mut u8, highest_nic: &mut u8) {
+    for op in &program.ops {
+        let (stream, nic) = match op.kind {
+            OpKind::Calc { stream, .. } | OpKind::Receive { stream, .. } => (stream.0, 0),
+            OpKind::Send { stream, nic, .. } => (stream.0, nic.0),
+            OpKind::Collective { .. } => unreachable!("refused by check_expressible"),
+        };
+        *highest_stream = stream.max(*highest_stream);
+        *highest_nic = nic.max(*highest_nic);
+    }
 }
 
 fn roots(program: &Program) -> impl Iterator<Item = u32> {
@@ -72,22 +102,19 @@ fn block_size(program: &Program) -> u64 {
 }
 
 fn write_block(
-    workload: &Workload,
-    rank: RankId,
-    matcher: &Matcher,
+    program: &Program,
+    peer: &dyn Fn(Peer) -> u32,
+    mut sizes: impl Iterator<Item = u64>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let program = workload.program(rank);
     output.write_all(&(program.ops.len() as u32).to_le_bytes())?;
     output.write_all(&(roots(program).count() as u32).to_le_bytes())?;
     for root in roots(program) {
         output.write_all(&root.to_le_bytes())?;
     }
-    let mut sizes = matcher.receive_sizes(rank);
     let mut first = 0u32;
     for (index, op) in (0u32..).zip(&program.ops) {
         let tag = |tag: Option<windtunnel_kernel::Tag>| tag.map_or(WILDCARD, |tag| tag.0 as u32);
-        let peer = |peer| workload.resolve(rank, peer).0;
         let (kind, peer, size, tag, stream, nic) = match op.kind {
             OpKind::Send { peer: to, bytes, tag: t, stream, nic } => {
                 (1, peer(to), bytes.get(), tag(Some(t)), stream.0, nic.0)

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use windtunnel_kernel::RankId;
 
+use super::ByRank;
 use super::error::GoalError;
 use super::matching::Matcher;
 use crate::output::write_beside;
-use crate::{OpKind, Workload};
+use crate::{OpKind, Peer, Program, Workload};
 
 /// Writes `workload` as GOAL text to `path`, compressed if that ends in `.gz`.
 ///
@@ -35,51 +36,70 @@ pub fn encode_text(workload: &Workload, output: &mut dyn Write) -> io::Result<()
     let mut line = Line::default();
     line.text("num_ranks ").number(workload.ranks() as u64).text("\n");
     for rank in (0..workload.ranks() as u32).map(RankId) {
-        let mut sizes = matcher.receive_sizes(rank);
-        let program = workload.program(rank);
-        line.text("\nrank ").number(u64::from(rank.0)).text(" {\n");
-        for (index, op) in (0u64..).zip(&program.ops) {
-            line.text("l").number(index);
-            match op.kind {
-                OpKind::Calc { duration, stream } => {
-                    line.text(": calc ").number(duration.ns_ceil()).option(" cpu ", stream.0);
-                }
-                OpKind::Send { peer, bytes, tag, stream, nic } => {
-                    line.text(": send ").number(bytes.get()).text("b to ");
-                    line.number(u64::from(workload.resolve(rank, peer).0)).text(" tag ").number(tag.0);
-                    line.option(" cpu ", stream.0).option(" nic ", nic.0);
-                }
-                OpKind::Receive { peer, tag, stream } => {
-                    line.text(": recv ").number(sizes.next().unwrap_or(0)).text("b from ");
-                    match peer {
-                        Some(peer) => line.number(u64::from(workload.resolve(rank, peer).0)),
-                        None => line.text("-1"),
-                    };
-                    match tag {
-                        Some(tag) => line.text(" tag ").number(tag.0),
-                        None => line.text(" tag -1"),
-                    };
-                    line.option(" cpu ", stream.0);
-                }
-                OpKind::Collective { .. } => unreachable!("refused by check_expressible"),
-            }
-            line.text("\n").flush_if_long(output)?;
-        }
-        for (edges, relation) in [(&program.requires, " requires l"), (&program.irequires, " irequires l")] {
-            for source in 0..program.ops.len() as u32 {
-                for &target in edges.of(source) {
-                    line.text("l")
-                        .number(u64::from(target))
-                        .text(relation)
-                        .number(u64::from(source))
-                        .text("\n");
-                }
-                line.flush_if_long(output)?;
-            }
-        }
-        line.text("}\n");
+        let peer = |peer| workload.resolve(rank, peer).0;
+        write_rank(rank, workload.program(rank), &peer, matcher.receive_sizes(rank), &mut line, output)?;
     }
     output.write_all(&line.bytes)
+}
+
+/// The same of programs that are made one after another.
+pub(super) fn encode_by_rank(source: &dyn ByRank, output: &mut dyn Write) -> io::Result<()> {
+    let mut line = Line::default();
+    line.text("num_ranks ").number(source.ranks() as u64).text("\n");
+    for rank in (0..source.ranks() as u32).map(RankId) {
+        let made = source.made(rank);
+        let sizes = made.receive_sizes.into_iter();
+        write_rank(rank, &made.program, &super::by_rank::own_peer, sizes, &mut line, output)?;
+    }
+    output.write_all(&line.bytes)
+}
+
+fn write_rank(
+    rank: RankId,
+    program: &Program,
+    peer_of: &dyn Fn(Peer) -> u32,
+    mut sizes: impl Iterator<Item = u64>,
+    line: &mut Line,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    line.text("\nrank ").number(u64::from(rank.0)).text(" {\n");
+    for (index, op) in (0u64..).zip(&program.ops) {
+        line.text("l").number(index);
+        match op.kind {
+            OpKind::Calc { duration, stream } => {
+                line.text(": calc ").number(duration.ns_ceil()).option(" cpu ", stream.0);
+            }
+            OpKind::Send { peer, bytes, tag, stream, nic } => {
+                line.text(": send ").number(bytes.get()).text("b to ");
+                line.number(u64::from(peer_of(peer))).text(" tag ").number(tag.0);
+                line.option(" cpu ", stream.0).option(" nic ", nic.0);
+            }
+            OpKind::Receive { peer, tag, stream } => {
+                line.text(": recv ").number(sizes.next().unwrap_or(0)).text("b from ");
+                match peer {
+                    Some(peer) => line.number(u64::from(peer_of(peer))),
+                    None => line.text("-1"),
+                };
+                match tag {
+                    Some(tag) => line.text(" tag ").number(tag.0),
+                    None => line.text(" tag -1"),
+                };
+                line.option(" cpu ", stream.0);
+            }
+            OpKind::Collective { .. } => unreachable!("refused by check_expressible"),
+        }
+        line.text("\n").flush_if_long(output)?;
+    }
+    for (edges, relation) in [(&program.requires, " requires l"), (&program.irequires, " irequires l")] {
+        for source in 0..program.ops.len() as u32 {
+            for &target in edges.of(source) {
+                line.text("l").number(u64::from(target)).text(relation).number(u64::from(source)).text("\n");
+            }
+            line.flush_if_long(output)?;
+        }
+    }
+    line.text("}\n");
+    Ok(())
 }
 
 /// Text on its way out. Formatting by hand is several times faster than `write!`, and files have 10^8 lines.

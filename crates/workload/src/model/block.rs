@@ -244,7 +244,8 @@ impl Training {
             emit.gemm(block.label, Gemm::new(row.m, row.k, row.n));
         }
         if part.weight() && self.lora_rank.is_none() {
-            emit.gemm(block.label, Gemm::new(row.k, row.n, row.m));
+            let gemm = Gemm::new(row.k, row.n, row.m);
+            emit.weight_gradient(block.label, gemm, self.precision.compute);
         }
         let adapted = matches!(block.middle, Middle::Attention) && part.input();
         if adapted {
@@ -265,7 +266,8 @@ impl Training {
                 emit.gemm(block.label, Gemm::new(own, inner, outer));
             }
             if part.weight() && self.lora_rank.is_none() {
-                emit.gemm(block.label, Gemm::new(inner, outer, own));
+                let gemm = Gemm::new(inner, outer, own);
+                emit.weight_gradient(block.label, gemm, self.precision.compute);
             }
         }
         if residual && part.input() {
@@ -331,7 +333,7 @@ impl Training {
         emit.wait(gathered);
         if part.weight() && trained {
             for &(inner, outer) in columns {
-                emit.gemm_in(label, Gemm::new(inner, outer, tokens), dtype);
+                emit.weight_gradient(label, Gemm::new(inner, outer, tokens), dtype);
             }
         }
         emit.wait(reduced);

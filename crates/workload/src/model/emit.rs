@@ -141,6 +141,9 @@ impl<'a> Emit<'a> {
             self.gemm("experts", gemm);
             self.compute("experts", starts);
         }
+        if product == Product::Weight {
+            self.add_gradients("experts", gemm.m, gemm.n * gemm.batch);
+        }
     }
 
     /// What products of single experts cost the GPU beyond one of all: each has a start and an end, of which those of four
@@ -210,6 +213,43 @@ impl<'a> Emit<'a> {
             time += self.kernels.streaming(Streaming::Cast, gemm.batch * gemm.m, gemm.k, bytes);
         }
         self.calc(label, time);
+    }
+
+    /// The product of a weight's gradient, added to that of the micro-batches before ([`Self::add_gradients`]).
+    pub(super) fn weight_gradient(&mut self, label: &'static str, gemm: Gemm, dtype: Dtype) {
+        self.gemm_in(label, gemm, dtype);
+        self.add_gradients(label, gemm.m, gemm.n * gemm.batch);
+    }
+
+    /// Adds a micro-batch's gradients of `rows` by `features` weights, which a product has written, to those of the ones before.
+    /// Either the product does so, and reads and writes the sums where it would write its result; or a kernel of its own
+    /// reads the result and the sums and writes these.
+    pub(super) fn add_gradients(&mut self, label: &'static str, rows: u64, features: u64) {
+        if !self.training.adds_gradients {
+            return;
+        }
+        let precision = &self.training.precision;
+        let (numbers, sums) = (rows * features, 2 * precision.gradients.bytes(rows * features));
+        match precision.added_gradients {
+            Some(format) => {
+                let bytes = format.bytes(numbers) + sums;
+                self.stream_bytes(label, Streaming::GradientAdd, rows, features, bytes);
+            }
+            None => {
+                let bytes = sums.saturating_sub(precision.activations.bytes(numbers));
+                self.compute(label, self.kernels.moved(bytes));
+            }
+        }
+    }
+
+    /// Adds the gradients of a table of `rows`, which its lookup has written whole: no product does so on its way.
+    pub(super) fn add_table_gradients(&mut self, rows: u64, features: u64) {
+        if self.training.adds_gradients {
+            let precision = &self.training.precision;
+            let bytes = 2
+                * (precision.activations.bytes(rows * features) + precision.gradients.bytes(rows * features));
+            self.stream_bytes("embedding", Streaming::GradientAdd, rows, features, bytes);
+        }
     }
 
     /// A GEMM whose result is reduced over tensor-parallel ranks: apart from what stands before it where the reduction

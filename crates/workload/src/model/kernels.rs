@@ -111,6 +111,8 @@ pub enum Streaming {
     ExpertBias,
     /// Conversion to a narrower format.
     Cast,
+    /// Addition of a micro-batch's gradients to those of the ones before, in a kernel of its own.
+    GradientAdd,
     /// Optimiser step.
     Optimiser,
 }
@@ -150,6 +152,7 @@ impl Streaming {
             Self::Permute => "permute",
             Self::ExpertBias => "expert_bias",
             Self::Cast => "cast",
+            Self::GradientAdd => "gradient_add",
             Self::Optimiser => "optimiser",
         }
     }
@@ -415,6 +418,11 @@ impl KernelModel {
     /// Measured time of a whole part of a model ([`super::profile`]).
     pub fn whole(&self, name: &str, m: u64, n: u64, k: u64) -> Option<Span> {
         self.profile.find(name, m, n, k, self.activations)
+    }
+
+    /// What `bytes` more in a kernel that has launched take in memory.
+    pub fn moved(&self, bytes: u64) -> Span {
+        Span::from_seconds_ceil(bytes as f64 / self.bandwidth)
     }
 
     /// A kernel bound by memory, over `rows` of `features`, that moves `bytes`.

@@ -154,7 +154,7 @@ impl Training {
             emit.gemm_in("router", Gemm::new(own, hidden, experts.routed), dtype);
         }
         if trained {
-            emit.gemm_in("router", Gemm::new(hidden, experts.routed, own), dtype);
+            emit.weight_gradient("router", Gemm::new(hidden, experts.routed, own), dtype);
         }
         if part.input() {
             emit.stream("router", Streaming::Norm, own, hidden, 3);

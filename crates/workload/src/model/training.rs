@@ -115,6 +115,8 @@ pub struct Training {
     pub sequence_parallel: bool,
     /// Number formats.
     pub precision: Precision,
+    /// Whether a rank adds each micro-batch's gradients to whole ones of those before: where these are not scattered at once.
+    pub adds_gradients: bool,
     /// What is recomputed.
     pub recompute: Recompute,
     /// Layers of each chunk that [`Recompute::Full`] is for, the first ones; the others keep everything. Absent: all.
@@ -244,6 +246,7 @@ impl Training {
             expert_tp: 1,
             sequence_parallel: false,
             precision: Precision::default(),
+            adds_gradients: true,
             recompute: Recompute::None,
             recompute_layers: None,
             lora_rank: None,

@@ -220,6 +220,7 @@ impl Training {
                     emit.gather_over_tp("embedding all-gather", tokens * hidden, Overlap::None);
                 }
                 emit.stream("embedding", Streaming::Embedding, tokens, hidden, 3);
+                emit.add_table_gradients(self.local_vocabulary(), hidden);
             }
             part.finish(emit, Units::EMBEDDING);
         }

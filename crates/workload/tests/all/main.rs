@@ -9,3 +9,4 @@ mod handwritten;
 mod kernels_by_tiles;
 mod model_sheets;
 mod model_work;
+mod regroup;

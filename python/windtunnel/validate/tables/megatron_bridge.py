@@ -7,7 +7,8 @@ What the host launches kernel by kernel, how experts are computed and which all-
 is what the recipes say at the tag of a container (v0.1.0rc4 is 25.09, v0.2.0 25.11, v0.3.0 26.02, v0.4.2 26.04 and
 v0.5.1 26.06):
 `cuda_graph_scope`, `cutedsl_fused_grouped_mlp`, `moe_a2a_overlap`, `moe_flex_dispatcher_backend` and, for 25.09,
-`use_tokendrop`.
+`use_tokendrop`. Of dense models the products next to tensor-parallel collectives are split so that both overlap, but in
+NVFP4 (`tp_comm_overlap` of `scripts/performance/configs/llama`, with its user buffers).
 """
 
 from __future__ import annotations
@@ -235,7 +236,10 @@ def _half(text: str, half: int) -> str:
 def _software(run: Run, *, experts: bool) -> dict[str, Any]:
     """What the recipe of the run's container does: graphs, how experts are computed, what is hidden."""
     if not experts:
-        return {"graphs": "none" if run.container.startswith("25.") else "all"}
+        dense: dict[str, Any] = {"graphs": "none" if run.container.startswith("25.") else "all"}
+        if run.tp > 1 and run.precision != "fp4":
+            dense["overlap_chunks"] = run.tp
+        return dense
     place, container = (run.model, run.chip), run.container.split()[0]
 
     def since(table: Mapping[tuple[str, str], str]) -> bool:

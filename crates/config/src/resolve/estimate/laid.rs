@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
 use windtunnel_kernel::Bytes;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::estimate::{
@@ -10,10 +9,9 @@ use windtunnel_workload::estimate::{
     drained, pair,
 };
 use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
-use windtunnel_workload::model::{Architecture, Chunk, Resident, Training};
+use windtunnel_workload::model::{Architecture, Chunk};
 use windtunnel_workload::schedules::{Placement, Schedule, Shape};
 
-use super::super::model::Transformer;
 use super::choice::Answer;
 use super::tariff::Tariffs;
 
@@ -32,8 +30,6 @@ pub(super) type CourseKey = (String, u32, u32, Gathering, Reducing);
 /// A layout that fits its model, with the prices of its stages.
 pub(super) struct Laid {
     pub layout: Layout,
-    pub training: Training,
-    pub chunks: Vec<Chunk>,
     /// By stage.
     pub prices: Vec<Rc<StagePrice>>,
     pub optimisers: Vec<f64>,
@@ -46,6 +42,8 @@ pub(super) struct Laid {
     pub flops: f64,
     pub peak: f64,
     pub walk: Walk,
+    /// Of the fullest pipeline rank.
+    pub memory: Bytes,
 }
 
 /// How a step is worked out.
@@ -245,7 +243,7 @@ impl Laid {
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
-        answer.memory_bytes = self.memory(course).get();
+        answer.memory_bytes = self.memory.get();
         answer.micro_batches = self.layout.microbatches;
         answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };
         answer.tokens_per_s = self.tokens as f64 / (whole * seconds);
@@ -324,37 +322,6 @@ impl Laid {
             .collect();
         let ends = drained(&self.tariffs.shares, &asked);
         ends.iter().map(|ends| ends.iter().copied().fold(0.0, f64::max)).collect()
-    }
-
-    /// Bytes of the fullest pipeline rank.
-    fn memory(&self, course: &Course) -> Bytes {
-        let sharding = Transformer::sharding(&self.layout);
-        let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
-        let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
-        let mut fullest = Bytes::ZERO;
-        for rank in 0..course.ranks() {
-            let held: Vec<&Chunk> =
-                (0..course.chunks()).map(|chunk| &self.chunks[self.stage(rank, chunk)]).collect();
-            let layers: Vec<Layers> =
-                held.iter().map(|chunk| layers_of(&self.training.architecture, chunk)).collect();
-            let sizes: (Vec<u64>, Vec<u64>) = held
-                .iter()
-                .zip(&layers)
-                .map(|(chunk, layers)| {
-                    *known.entry(*layers).or_insert_with(|| {
-                        let whole = self.training.chunk_activation_bytes(chunk).get();
-                        (whole, (whole as f64 * self.training.kept_share(chunk)).ceil() as u64)
-                    })
-                })
-                .unzip();
-            let state = *same.entry(layers).or_insert_with(|| {
-                let resident: Vec<Resident> =
-                    held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
-                self.training.memory(&resident, &sharding).total()
-            });
-            fullest = fullest.max(state + Bytes::new(course.peak(rank, &sizes.0, &sizes.1)));
-        }
-        fullest
     }
 }
 

@@ -15,7 +15,7 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
-use windtunnel_workload::generate::{ChunkWork, Layout, with_costs};
+use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, with_costs};
 use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training};
 use windtunnel_workload::schedules::flexible::default_run_length;
 use windtunnel_workload::schedules::{
@@ -31,6 +31,7 @@ use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
 use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
+use super::memory::fullest;
 use super::tariff::{Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
@@ -38,8 +39,20 @@ use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 /// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch.
 type WorkKey = (u32, u32, u32, u32, u64, Layers);
 
+/// Settings, micro-batch, and all else of a layout that prices depend on.
+type LayoutKey = (u32, u64, Rc<str>);
+
+/// What a chunk's prices depend on.
+type PriceKey = (LayoutKey, Layers);
+
+/// Prices of a chunk's passes, and its optimiser.
+type Priced = (Rc<StagePrice>, f64);
+
 /// What depends on the layout's sizes alone: tp, cp, ep, pp, dp, replicate, order, two directions.
 type GridKey = ([u32; 6], String, bool);
+
+/// Passes of the courses that are kept from one list of choices to the next, at most (32 bytes each with their schedule).
+const KEPT: usize = 1 << 23;
 
 /// Prices of a job's layouts.
 pub struct Estimator {
@@ -50,6 +63,8 @@ pub struct Estimator {
     fabric: FabricParts,
     ideal: bool,
     close: bool,
+    /// Room of a GPU beyond which a layout is not timed.
+    room: Option<Bytes>,
     slow: FxHashMap<LinkId, f64>,
     speed: f64,
     architecture: Architecture,
@@ -58,6 +73,7 @@ pub struct Estimator {
     trainings: FxHashMap<String, (u32, ModelJob)>,
     kernels: FxHashMap<(u32, u64), Rc<KernelModel>>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
+    prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
     courses: FxHashMap<CourseKey, Rc<Course>>,
     /// Of steps that are followed.
@@ -120,6 +136,7 @@ impl Estimator {
             fabric: parts,
             ideal,
             close: true,
+            room: None,
             slow,
             speed,
             architecture,
@@ -129,6 +146,7 @@ impl Estimator {
             trainings: FxHashMap::default(),
             kernels: FxHashMap::default(),
             works: FxHashMap::default(),
+            prices: FxHashMap::default(),
             tariffs: FxHashMap::default(),
             courses: FxHashMap::default(),
             schedules: FxHashMap::default(),
@@ -140,13 +158,37 @@ impl Estimator {
         self.close = false;
     }
 
+    /// Layouts that need more than `room` of a GPU (all that it has, if none is said) are told their memory and no time.
+    pub fn only_fitting(&mut self, room: Option<Bytes>) {
+        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
+        self.room = Some(room.unwrap_or(capacity));
+    }
+
+    /// Lets go of what only neighbours among choices share, and of courses if they have become many.
+    fn forget(&mut self) {
+        self.works.clear();
+        self.prices.clear();
+        self.tariffs.clear();
+        if self.courses.values().map(|course| course.passes()).sum::<usize>() > KEPT {
+            self.courses.clear();
+            self.schedules.clear();
+        }
+    }
+
     /// Answers for each of `choices`, in their order.
     pub fn answers(&mut self, choices: &[Choice]) -> Vec<Answer> {
+        self.forget();
         let mut answers = vec![Answer::default(); choices.len()];
         let mut laid: Vec<Option<Laid>> = Vec::with_capacity(choices.len());
+        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
         for (choice, answer) in choices.iter().zip(&mut answers) {
             laid.push(match self.lay(choice) {
-                Ok(laid) => Some(laid),
+                Ok(Outcome::Laid(laid)) => Some(*laid),
+                Ok(Outcome::TooLarge(memory)) => {
+                    answer.memory_bytes = memory.get();
+                    answer.capacity_bytes = capacity.get();
+                    None
+                }
                 Err(error) => {
                     answer.refused = Some(error.to_string());
                     None
@@ -191,7 +233,6 @@ impl Estimator {
                 }
             }
         }
-        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
         for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
             let Some(laid) = laid else { continue };
             let course = &self.courses[&laid.keys[0]];
@@ -233,7 +274,7 @@ impl Estimator {
     }
 
     #[expect(clippy::too_many_lines, reason = "the steps of a run's own layout, one after another")]
-    fn lay(&mut self, choice: &Choice) -> Result<Laid, InputError> {
+    fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
         let place = format!("{}: jobs[{}]", self.source, self.index);
         let at = format!("{place}.workload");
         let job = self.scenario.jobs.list()[self.index].clone();
@@ -309,31 +350,30 @@ impl Estimator {
             self.courses_of(&layout, &layout.schedule, &place)?
         };
         let chunks = transformer.chunks(&training.architecture, placement.stages())?;
+        let memory = fullest(&self.courses[&keys[0]], &layout, &training, &chunks, placement);
+        if self.room.is_some_and(|room| memory > room) {
+            return Ok(Outcome::TooLarge(memory));
+        }
         let tariffs = self.tariffs(&layout, placement);
-        let runs = Runs {
-            whole: !layout.schedule.name.splits_backward(),
-            split: layout.schedule.name.splits_backward() || layout.schedule.name.overlaps(),
-        };
-        let mut own: FxHashMap<Layers, (Rc<StagePrice>, f64)> = FxHashMap::default();
+        let key = neutral(number, &layout, placement, training.micro_batch);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
+        let mut own: FxHashMap<Layers, Priced> = FxHashMap::default();
         for (stage, chunk) in chunks.iter().enumerate() {
             let layers = layers_of(&training.architecture, chunk);
-            #[expect(
-                clippy::map_entry,
-                reason = "what is inserted may fail, and asks for the works of others"
-            )]
-            if !own.contains_key(&layers) {
-                let work = self.work(number, &layout, &training, &model, chunk);
-                let mut found = price(&layout, stage as u32, &work, runs, &*tariffs)
-                    .map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
-                found.slow(self.speed);
-                let optimiser = training.optimiser(chunk, &model).ps() as f64 / self.speed;
-                own.insert(layers, (Rc::new(found), optimiser));
-            }
-            let (found, optimiser) = &own[&layers];
-            prices.push(Rc::clone(found));
-            optimisers.push(*optimiser);
+            let known = own.get(&layers).cloned();
+            let priced = if let Some(known) = known {
+                known
+            } else {
+                let of = (stage as u32, chunk);
+                let made = self.priced((key.clone(), layers), &layout, &training, &model, of, &tariffs);
+                let made =
+                    made.map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
+                own.insert(layers, made.clone());
+                made
+            };
+            prices.push(priced.0);
+            optimisers.push(priced.1);
         }
         let walk = walk_of(&layout, placement, &tariffs, &prices, self.close);
         if walk == Walk::Close {
@@ -353,14 +393,12 @@ impl Estimator {
         }
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
-        Ok(Laid {
+        Ok(Outcome::Laid(Box::new(Laid {
             flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
                 * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
-            training,
-            chunks,
             prices,
             optimisers,
             placement,
@@ -368,7 +406,30 @@ impl Estimator {
             keys,
             rounds,
             walk,
-        })
+            memory,
+        })))
+    }
+
+    /// What a chunk's passes take, and its optimiser: worked out once for all layouts whose schedules run the same passes.
+    fn priced(
+        &mut self,
+        key: PriceKey,
+        layout: &Layout,
+        training: &Training,
+        model: &KernelModel,
+        (stage, chunk): (u32, &Chunk),
+        tariffs: &Tariffs,
+    ) -> Result<Priced, GenerateError> {
+        if let Some(known) = self.prices.get(&key) {
+            return Ok(known.clone());
+        }
+        let work = self.work(key.0.0, layout, training, model, chunk);
+        let mut found = price(layout, stage, &work, runs(layout), tariffs)?;
+        found.slow(self.speed);
+        let optimiser = training.optimiser(chunk, model).ps() as f64 / self.speed;
+        let made = (Rc::new(found), optimiser);
+        self.prices.insert(key, made.clone());
+        Ok(made)
     }
 
     /// What a chunk does, worked out once for all layouts that share its sizes.
@@ -441,6 +502,28 @@ impl Estimator {
         self.tariffs.insert(key, Rc::clone(&made));
         made
     }
+}
+
+/// What became of a choice.
+enum Outcome {
+    Laid(Box<Laid>),
+    TooLarge(Bytes),
+}
+
+/// Which passes a layout's schedule runs.
+fn runs(layout: &Layout) -> Runs {
+    let name = layout.schedule.name;
+    Runs { whole: !name.splits_backward(), split: name.splits_backward() || name.overlaps() }
+}
+
+/// All of a layout that the prices of its chunks depend on: the schedule counts by the passes that it runs.
+fn neutral(settings: u32, layout: &Layout, placement: Placement, micro_batch: u64) -> LayoutKey {
+    let Runs { whole, split } = runs(layout);
+    let schedule =
+        ScheduleSettings { split_overhead: layout.schedule.split_overhead, ..ScheduleSettings::default() };
+    let layout = Layout { schedule, microbatches: 1, ..layout.clone() };
+    let passes = [whole, split, placement.shape == Shape::Bidirectional];
+    (settings, micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
 }
 
 /// A course's key as something that has an order.

@@ -12,6 +12,7 @@
 mod choice;
 mod laid;
 mod layouts;
+mod memory;
 mod tariff;
 
 pub use self::choice::{Answer, Choice};

@@ -87,7 +87,7 @@ impl<T: Transport> Engine<T> {
                 if !again.is_empty() {
                     contributor.silent += 1;
                     let given_up = contributor.silent >= HOPELESS && now >= self.changes.last;
-                    self.account.totals.timeouts += 1;
+                    self.account.totals.time_out(wait);
                     self.account.totals.retransmissions += again.len() as u64;
                     if given_up {
                         let planes = self.fabric.topology.planes();

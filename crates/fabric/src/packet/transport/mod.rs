@@ -24,6 +24,7 @@
 
 mod around;
 mod balanced;
+mod bbr;
 mod built_in;
 mod cubic;
 mod dcpim;
@@ -66,6 +67,7 @@ use windtunnel_kernel::Span;
 
 pub use around::Around;
 pub use balanced::{Balanced, Balancing, SwitchBalancer};
+pub use bbr::{Bbr, BbrFlow};
 pub use built_in::{BuiltIn, Parameter, Place, Unfit, Word};
 pub use cubic::{Cubic, CubicFlow};
 pub use dcpim::{DcPim, DcPimNic};

@@ -19,6 +19,7 @@
 mod library;
 mod prior;
 mod settings;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -29,6 +30,7 @@ use serde::Deserialize;
 
 pub use self::library::{Cost, Library, Machine, Rule};
 pub use self::settings::{Settings, SettingsError};
+pub use self::steps::{Step, Steps};
 pub use self::time::Constants;
 pub use self::tuner::{Choice, Estimate};
 pub use self::version::Version;

@@ -184,7 +184,7 @@ const SEND_CHANNELS: u32 = 32;
 
 /// Data of a step of a protocol in the default buffers: 32 KiB for LL, 15 of 16 parts of 600 KiB for LL128 and 512 KiB for
 /// Simple (`calcCollChunking` in `enqueue.cc`, `device.h`: buffers of 8 steps).
-const fn step(protocol: Protocol, buffer: u64) -> u64 {
+pub(super) const fn step(protocol: Protocol, buffer: u64) -> u64 {
     match protocol {
         Protocol::LL => 32 << 10,
         Protocol::LL128 => (600 << 10) / 16 * 15,
@@ -454,7 +454,7 @@ impl Communicator<'_> {
 
     /// Chunk in which a tree passes on a buffer: a step of the protocol, under LL128 halved while the chunks of a channel
     /// are few for its depth (`calcCollChunking` in `enqueue.cc`).
-    fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
+    pub(super) fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
         let each = bytes / u64::from(choice.channels);
         let mut chunk = step(choice.protocol, self.settings.buffer).max(1);
         if choice.protocol == Protocol::LL128 {
@@ -525,7 +525,7 @@ impl Communicator<'_> {
     }
 
     /// Channels that grouped sends have for a peer.
-    fn channels_of_peer(&self) -> u32 {
+    pub(super) fn channels_of_peer(&self) -> u32 {
         let mut channels = PEER_CHANNELS;
         while channels * self.layout.members() > 4 * SEND_CHANNELS && channels > 1 {
             channels /= 2;

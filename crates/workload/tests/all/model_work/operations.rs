@@ -52,6 +52,46 @@ fn launches_stand_before_what_they_launch() {
     assert!(backward[1] > 2 * forward[1] && backward[1] < 4 * forward[1], "{backward:?} {forward:?}");
 }
 
+/// A micro-batch's gradients pass through memory to be added: the product reads and writes sums where it would write its result, and a
+/// kernel of its own reads that besides. Bytes are those of the weights' gradients, at the sheet's share of the bandwidth.
+#[test]
+fn gradients_of_micro_batches_are_added() {
+    let kernels = gpu("a100-80");
+    let mut training = Training::new(model("megatron-7.5b"), 2048);
+    training.tp = 4;
+    let (layers, hidden) = (3, training.architecture.hidden);
+    let chunk = Chunk { layers: 0..layers, embedding: false, head: false };
+    // Projections of a layer: 12 h² over four ranks (equation 2 of arXiv:2104.04473, less biases and norms).
+    let weights = u64::from(layers) * 12 * hidden * hidden / 4;
+    let bandwidth = 2039e9 * 0.79;
+    let mut took = |adds: bool, gradients: Dtype, added: Option<Dtype>| {
+        training.adds_gradients = adds;
+        (training.precision.gradients, training.precision.added_gradients) = (gradients, added);
+        let work = training.chunk(&chunk, &kernels).work;
+        (compute_time(&work.backward).seconds(), compute_time(&work.backward_weight).seconds(), work.forward)
+    };
+    let (both, weight, forward) = took(false, Dtype::Bf16, None);
+    for (gradients, added, bytes, launches) in [
+        // Sums read and written, less the result that is not.
+        (Dtype::Bf16, None, 2 * 2 - 2, 0),
+        (Dtype::Fp32, None, 2 * 4 - 2, 0),
+        (Dtype::Fp32, Some(Dtype::Bf16), 2 * 4 + 2, 4),
+        (Dtype::Fp16, Some(Dtype::Fp16), 2 * 2 + 2, 4),
+    ] {
+        let expected = (bytes * weights) as f64 / bandwidth + f64::from(launches * layers) * 2e-6;
+        let (with, with_weight, with_forward) = took(true, gradients, added);
+        assert!((with - both - expected).abs() < 1e-9 + 1e-6 * expected, "{with} {both} {expected}");
+        assert!((with_weight - weight - expected).abs() < 1e-9 + 1e-6 * expected, "{with_weight} {weight}");
+        assert_eq!(with_forward, forward);
+    }
+    // Adapters alone have gradients, and these are small.
+    training.lora_rank = Some(16);
+    training.adds_gradients = true;
+    let adapters = training.chunk(&chunk, &kernels).work.backward;
+    training.adds_gradients = false;
+    assert_eq!(training.chunk(&chunk, &kernels).work.backward, adapters);
+}
+
 /// Logits whose rows are not multiples of 16 bytes take longer, by as much for each halving of what can be loaded at once.
 #[test]
 fn logits_of_an_odd_vocabulary_are_slow() {

@@ -1,0 +1,358 @@
+"""What runs in a program that is captured without GPUs or peers: operators and collectives of a rank.
+
+Process groups are PyTorch's `fake` ones, tensors have shapes and no memory (`FakeTensorMode`), and a dispatch mode
+writes down what would have run. Ranks are captured one after another: the process forks once for each before the
+program begins, so torch is imported once. Settings come by environment variables: `WINDTUNNEL_STUB_DIR`,
+`WINDTUNNEL_STUB_RANKS` (of the process group), `WINDTUNNEL_STUB_GPUS` (of a host) and `WINDTUNNEL_STUB_STEPS`
+(optimizer steps, 0 for all).
+
+Each rank writes JSON lines: operators (`op`, and `gemm: [batch, m, n, k]` or `flops`, `bytes`, `dtype`), collectives
+(`collective`, `bytes`, `group`), and marks of steps (`step`). `after` numbers the collectives whose results an
+operator reads: how the program waits does not matter, because data say it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+KINDS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "all_reduce": "all_reduce",
+    "all_reduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "barrier": "barrier",
+}
+"""Operators of `c10d` and `_c10d_functional`, without a `_` at their end."""
+FREE = {
+    "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "slice", "select", "split", "detach",
+    "alias", "as_strided", "unsqueeze", "squeeze", "unbind", "empty", "empty_like", "empty_strided", "new_empty",
+    "lift_fresh", "chunk", "narrow", "split_with_sizes", "is_same_size", "record_stream", "set_", "resize_",
+    "wait_tensor",
+}  # fmt: skip
+"""Operators that launch no kernel."""
+
+
+def watch() -> None:
+    """Forks once for each rank; returns in the children, each of which then runs the program as that rank."""
+    folder, ranks = Path(os.environ["WINDTUNNEL_STUB_DIR"]), int(os.environ["WINDTUNNEL_STUB_RANKS"])
+    gpus = int(os.environ.get("WINDTUNNEL_STUB_GPUS", "8"))
+    import torch
+    import torch.distributed
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401
+
+    torch.set_num_threads(1)
+    # Of tensors without memory, which is as it should be here.
+    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+    for rank in range(ranks):
+        child = os.fork()
+        if child == 0:
+            os.environ |= {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(ranks),
+                "LOCAL_RANK": str(rank % gpus),
+                "LOCAL_WORLD_SIZE": str(min(gpus, ranks)),
+                "GROUP_RANK": str(rank // gpus),
+                "MASTER_ADDR": "localhost",
+                "MASTER_PORT": "1",
+            }
+            _capture(folder, rank, ranks)
+            return
+        _, status = os.waitpid(child, 0)
+        if status:
+            print(f"windtunnel record: rank {rank} did not come to its end", file=sys.stderr, flush=True)
+            os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+    os._exit(0)
+
+
+def _capture(folder: Path, rank: int, ranks: int) -> None:
+    """Has the program of this process captured from its process group on."""
+    import atexit
+
+    import torch.distributed as dist
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed import distributed_c10d
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    most = int(os.environ.get("WINDTUNNEL_STUB_STEPS", "0"))
+    out = _Out(folder / f"rank{rank}.jsonl")
+    real = distributed_c10d.init_process_group
+    tensors = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = _mode(out)
+
+    def init_process_group(*_: Any, **__: Any) -> None:
+        real("fake", store=FakeStore(), rank=rank, world_size=ranks)
+        tensors.__enter__()
+        mode.__enter__()
+        out.step()
+
+    first: list[int] = []
+
+    def stepped(optimizer: Any, *_: Any) -> None:
+        if not first:
+            first.append(id(optimizer))
+        if first[0] == id(optimizer):
+            out.step()
+            if most and out.steps > most:
+                out.close()
+                sys.stdout.flush()
+                os._exit(0)
+
+    register_optimizer_step_post_hook(stepped)
+    distributed_c10d.init_process_group = init_process_group
+    dist.init_process_group = init_process_group
+    _no_numbers()
+    _no_moves()
+    _data_parallel()
+    atexit.register(out.close)
+
+
+def _no_numbers() -> None:
+    """Numbers that a program asks of its tensors (a loss to print) are 0: there are none."""
+    import torch
+
+    torch.Tensor.item = lambda self: 0.0 if self.is_floating_point() else 0
+    torch.Tensor.__float__ = lambda _self: 0.0
+    torch.Tensor.__bool__ = lambda _self: False
+
+
+def _no_moves() -> None:
+    """Modules stay where they are: tensors without memory have no place, and cannot be exchanged in place."""
+    import torch
+
+    def to(self: Any, *given: Any, **named: Any) -> Any:
+        _, dtype, *_ = torch._C._nn._parse_to(*given, **named)
+        if dtype is not None:
+            for tensor in [*self.parameters(), *self.buffers()]:
+                if tensor.is_floating_point():
+                    tensor.data = tensor.data.to(dtype)
+        return self
+
+    def stay(self: Any, *_: Any, **__: Any) -> Any:
+        return self
+
+    torch.nn.Module.to = to
+    torch.nn.Module.cuda = torch.nn.Module.cpu = stay
+    torch.cuda.set_device = lambda _device: None
+
+
+def _data_parallel() -> None:
+    """`DistributedDataParallel` in Python: its own, in C++, reads and writes memory, of which there is none.
+
+    As that does, it sums gradients in buckets of 25 MiB, the first of 1 MiB, in the reverse order of parameters, each
+    as soon as its last gradient is there, and copies the means back when the backward pass ends. What it sends at its
+    start is left out.
+    """
+    import torch
+    import torch.distributed as dist
+
+    first, usual = 1 << 20, 25
+
+    class DistributedDataParallel(torch.nn.Module):
+        def __init__(
+            self, module: Any, *_: Any, bucket_cap_mb: float | None = None, process_group: Any = None, **__: Any
+        ) -> None:
+            super().__init__()
+            self.module = module
+            self.group = process_group
+            self.syncs = True
+            self.buckets: list[list[Any]] = []
+            self.sums: list[tuple[int, Any]] = []
+            room = 0
+            most = int((bucket_cap_mb if bucket_cap_mb is not None else usual) * (1 << 20))
+            for parameter in reversed([each for each in module.parameters() if each.requires_grad]):
+                bytes_ = parameter.numel() * parameter.element_size()
+                if room <= 0 or self.buckets[-1][0].dtype != parameter.dtype:
+                    room = most if self.buckets else min(first, most)
+                    self.buckets.append([])
+                self.buckets[-1].append(parameter)
+                room -= bytes_
+                parameter.register_post_accumulate_grad_hook(self._ready(len(self.buckets) - 1))
+            self.left = [len(bucket) for bucket in self.buckets]
+
+        def forward(self, *given: Any, **named: Any) -> Any:
+            return self.module(*given, **named)
+
+        def no_sync(self) -> Any:
+            from contextlib import contextmanager
+
+            @contextmanager
+            def apart() -> Any:
+                before, self.syncs = self.syncs, False
+                try:
+                    yield
+                finally:
+                    self.syncs = before
+
+            return apart()
+
+        def _ready(self, number: int) -> Any:
+            def ready(_: Any) -> None:
+                if not self.syncs:
+                    return
+                if not self.sums and self.left == [len(bucket) for bucket in self.buckets]:
+                    torch.autograd.Variable._execution_engine.queue_callback(self._copy_back)
+                self.left[number] -= 1
+                if self.left[number] == 0:
+                    flat = torch.cat([parameter.grad.flatten() for parameter in self.buckets[number]])
+                    flat.div_(dist.get_world_size(self.group))
+                    dist.all_reduce(flat, group=self.group, async_op=True)
+                    self.sums.append((number, flat))
+
+            return ready
+
+        def _copy_back(self) -> None:
+            for number, flat in self.sums:
+                bucket = self.buckets[number]
+                parts = flat.split([parameter.numel() for parameter in bucket])
+                for parameter, part in zip(bucket, parts, strict=True):
+                    parameter.grad.copy_(part.view_as(parameter.grad))
+            self.sums.clear()
+            self.left = [len(bucket) for bucket in self.buckets]
+
+    torch.nn.parallel.DistributedDataParallel = DistributedDataParallel
+    torch.nn.parallel.distributed.DistributedDataParallel = DistributedDataParallel
+
+
+class _Out:
+    """The lines of a rank."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w", encoding="utf-8")
+        self.collectives = 0
+        self.steps = 0
+        # Storage → itself, so that its address stays its own, and the collective that wrote it.
+        self.written: dict[int, tuple[Any, int]] = {}
+
+    def line(self, **what: Any) -> None:
+        if not self.file.closed:
+            self.file.write(json.dumps(what, separators=(",", ":")) + "\n")
+
+    def step(self) -> None:
+        self.line(step=self.steps)
+        self.steps += 1
+
+    def close(self) -> None:
+        if not self.file.closed:
+            self.line(end=True)
+            self.file.close()
+
+
+def _mode(out: _Out) -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+    from torch.utils._pytree import tree_flatten, tree_map
+
+    def tensors_of(what: Any) -> list[Any]:
+        return [leaf for leaf in tree_flatten(what)[0] if isinstance(leaf, torch.Tensor)]
+
+    def bytes_of(tensors: list[Any]) -> int:
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def without(func: Any, args: Any, kwargs: Any) -> Any:
+        """The call with tensors of one element: process groups know none without memory."""
+        with _disable_current_modes():
+            one = torch.empty(1)
+            stand = tree_map(lambda leaf: one if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
+            return func(*stand[0], **stand[1])
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            space, _, name = func._schema.name.partition("::")
+            plain = name.rstrip("_")
+            if space in ("c10d", "_c10d_functional", "c10d_functional") and plain in KINDS:
+                return self.collective(space, KINDS[plain], func, args, kwargs or {})
+            result = func(*args, **(kwargs or {}))
+            if space == "aten" and name not in FREE:
+                self.operator(name, args, kwargs or {}, result)
+            return result
+
+        def collective(self, space: str, kind: str, func: Any, args: Any, kwargs: Any) -> Any:
+            import torch.distributed as dist
+            from torch.distributed import distributed_c10d as c10d
+
+            groups = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.ScriptObject)]
+            members = None
+            if space == "c10d":
+                for leaf in groups:
+                    try:
+                        members = dist.get_process_group_ranks(dist.ProcessGroup.unbox(leaf))
+                        break
+                    except (RuntimeError, TypeError, KeyError):
+                        continue
+            else:
+                texts = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, str)]
+                members = dist.get_process_group_ranks(c10d._resolve_process_group(texts[-1]))
+            result = without(func, args, kwargs) if space == "c10d" else func(*args, **kwargs)
+            inputs = tensors_of(args)
+            # The whole buffer: what a rank holds at the larger end.
+            if space == "c10d" and kind in ("all_gather", "reduce_scatter", "all_to_all"):
+                halves = [bytes_of(tensors_of(part)) for part in args[:2]]
+                size = max(halves)
+            else:
+                size = max(bytes_of(inputs), bytes_of(tensors_of(result)) if space != "c10d" else 0)
+            root = (
+                next((leaf for leaf in args[2:4] if isinstance(leaf, int)), 0) if kind in ("broadcast", "reduce") else 0
+            )
+            out.line(
+                collective=kind, bytes=0 if kind == "barrier" else size, group=members, root=root,
+                number=out.collectives,
+                after=self.waits(inputs),
+            )  # fmt: skip
+            for tensor in tensors_of(args if space == "c10d" else (args, result)):
+                storage = tensor.untyped_storage()
+                out.written[storage._cdata] = (storage, out.collectives)
+            out.collectives += 1
+            return result
+
+        def waits(self, tensors: list[Any]) -> list[int]:
+            found = {
+                out.written[key][1] for tensor in tensors if (key := tensor.untyped_storage()._cdata) in out.written
+            }
+            return sorted(found)
+
+        def operator(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+            read, made = tensors_of((args, kwargs)), tensors_of(result)
+            if not made and not read:
+                return
+            what: dict[str, Any] = {"op": name, "bytes": bytes_of(read) + bytes_of(made)}
+            shapes = [tuple(tensor.shape) for tensor in read]
+            what["dtype"] = str((read or made)[0].dtype).removeprefix("torch.")
+            if name in ("mm", "addmm"):
+                (m, k), (_, n) = shapes[-2:]
+                what["gemm"] = [1, m, n, k]
+            elif name in ("bmm", "baddbmm"):
+                (batch, m, k), (_, _, n) = shapes[-2:]
+                what["gemm"] = [batch, m, n, k]
+            elif "attention" in name and len(shapes) >= 3:
+                from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+
+                backward = "backward" in name
+                query, key, value = shapes[1:4] if backward else shapes[:3]
+                what["flops"] = (
+                    sdpa_backward_flop_count(shapes[0], query, key, value)
+                    if backward
+                    else sdpa_flop_count(query, key, value)
+                )
+            out.line(**what, after=self.waits(read))
+
+    return Mode()

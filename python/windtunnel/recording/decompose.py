@@ -1,0 +1,53 @@
+"""Collectives of a workload as the messages that NCCL makes of them, by the tuner of a system."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from windtunnel import engine
+from windtunnel.recording.explain import scenario_of
+
+
+def decompose(
+    file: Path,
+    out: Path,
+    *,
+    environment: dict[str, str] | None = None,
+    chunk: int | None = None,
+    reduce_bps: int | None = None,
+    launch: bool = False,
+    on: Path | None = None,
+    gpus: int | None = None,
+    rate: str = "400 Gbps",
+) -> dict[str, Any]:
+    """Writes `out` (`.goal`, `.bin` or `.wtw`), rank by rank, and says how each collective is done.
+
+    `environment` has NCCL's variables, `chunk` the most data of a step in bytes, `reduce_bps` what the threads of a
+    channel sum or copy in bit/s (they take no time if it is left out). The system is that of the scenario `on`; else
+    hosts of `gpus` H100 with a NIC of `rate` each.
+
+    Raises:
+        InputError: the workload cannot be read, does not fit the system, or its settings leave no algorithm.
+
+    """
+    scenario = scenario_of(file, on=on, gpus=gpus, rate=rate)
+    network = dict(scenario.get("network") or {})
+    collectives = dict(network.get("collectives") or {})
+    given = dict(collectives.get("environment") or {}) | (environment or {})
+    # The rule by size knows nothing of channels.
+    collectives |= {"tuner": "nccl", "environment": given}
+    scenario["network"] = network | {"collectives": collectives}
+    request = {
+        "do": "decompose",
+        "file": str(file),
+        "out": str(out),
+        "scenario": json.dumps(scenario),
+        "base": str((on.parent if on is not None else Path()).resolve()),
+        "chunk": chunk,
+        "reduce_bps": reduce_bps,
+        "launch": launch,
+    }
+    answer: dict[str, Any] = json.loads(engine.edit_workload(json.dumps(request)))
+    return answer

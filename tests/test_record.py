@@ -1,0 +1,109 @@
+"""`windtunnel record`: a small transformer on four processes, and the same captured without any."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conftest import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+pytestmark = pytest.mark.engine
+TRAIN = ROOT / "examples" / "record" / "train.py"
+HIDDEN, LAYERS, VOCABULARY = 64, 2, 256
+
+
+def parameters() -> int:
+    """Of the model of `train.py`: attention, feed-forward and two norms a layer, with biases; embedding and head."""
+    layer = 4 * HIDDEN * HIDDEN + 4 * HIDDEN + 8 * HIDDEN * HIDDEN + 5 * HIDDEN + 4 * HIDDEN
+    return LAYERS * layer + VOCABULARY * HIDDEN + VOCABULARY * HIDDEN + VOCABULARY
+
+
+@pytest.fixture(scope="module")
+def torch() -> None:
+    """Skips where PyTorch is not installed."""
+    probe = [sys.executable, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+    if subprocess.run(probe, check=False).returncode:
+        pytest.skip("needs PyTorch: `pip install 'windtunnel[torch]'`")
+
+
+def stats(command: Command, file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command("workload", "stats", file, "--json").stdout)
+    return found
+
+
+@pytest.mark.usefixtures("torch")
+def test_four_processes_are_recorded_and_imported(command: Command, tmp_path: Path) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "step.wtw"
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "4",
+        TRAIN,
+        "--steps",
+        "4",
+    ]
+    told = command("record", "-o", traces, "--skip", "1", "--steps", "2", "--", *launch).stdout
+    assert "recorded 4 of 4 ranks" in told
+    assert f"windtunnel import kineto {traces} -o step.wtw" in told
+    assert sorted(path.name for path in traces.iterdir()) == [f"rank{rank}.json" for rank in range(4)]
+    command("import", "kineto", traces, "-o", out, "--strict")
+    found = stats(command, out)
+    assert found["ranks"] == 4
+    assert len(found["steps"]) == 2
+    gradients = [row for row in found["collectives"] if row["bytes"] > 1_000 and row["collective"] == "all-reduce"]
+    assert sum(row["bytes"] * row["count"] for row in gradients) == 2 * 4 * parameters()
+    # A second recording does not mix with the first.
+    assert "found `rank0.json`" in command("record", "-o", traces, "--", "true", check=2).stderr
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_stub_captures_every_rank(command: Command, tmp_path: Path) -> None:
+    out = tmp_path / "captured.wtw"
+    told = command(
+        "record", "--stub", "4", "--steps", "2", "-o", out, "--", sys.executable, TRAIN, "--steps", "9"
+    ).stdout
+    assert "4 ranks" in told
+    assert "matrix products, by the kernel model" in told
+    found = stats(command, out)
+    assert found["steps"] == ["step#0", "step#1"]
+    rows = {row["bytes"]: row for row in found["collectives"]}
+    # One bucket of all gradients a step; the loss of the first step: the program ends as the second step is taken.
+    assert {bytes_: row["count"] for bytes_, row in rows.items()} == {4 * parameters(): 2, 4: 1}
+    assert all(row["collective"] == "all-reduce" and row["members"] == 4 for row in rows.values())
+    # A linear layer has three products a step, one forward and two backward: on each of 4 ranks 4 a layer and the head.
+    products = sum(row["count"] for row in found["computation"] if row["computation"] in ("mm", "addmm"))
+    assert products == 4 * 2 * 3 * (4 * LAYERS + 1)
+    explained = json.loads(
+        command("workload", "explain", out, "-o", tmp_path / "e.html", "--gpus", "4", "--json").stdout
+    )
+    assert explained["ranks"] == 4
+    assert explained["replayed_s"] > 0
+
+
+def test_what_cannot_be_recorded_is_refused(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    nobody = command("record", "-o", folder, "--", sys.executable, "-c", "print('no torch')", check=1)
+    assert "no rank wrote a trace" in nobody.stderr
+    assert "cannot start `no-such-program`" in command("record", "-o", folder, "--", "no-such-program", check=2).stderr
+    stub = ["record", "--stub", "2", "-o", tmp_path / "x.wtw", "--gpu", "H101", "--", "true"]
+    assert "no data sheet of `H101`" in command(*stub, check=2).stderr
+    other = ["record", "--stub", "2", "-o", tmp_path / "x.bin", "--", "true"]
+    assert "expected a name that ends in `.jsonl` or `.wtw`" in command(*other, check=2).stderr
+    nothing = ["record", "--stub", "2", "-o", tmp_path / "x.wtw", "--", "true"]
+    assert "rank 0 captured nothing" in command(*nothing, check=2).stderr
+
+
+def test_a_status_is_passed_on(command: Command, tmp_path: Path) -> None:
+    command("record", "-o", tmp_path / "t", "--", sys.executable, "-c", "raise SystemExit(7)", check=7)
