@@ -55,8 +55,7 @@ def test_it_fills_a_port_alone_and_with_others(senders: int) -> None:
 
 def test_random_losses_are_no_congestion() -> None:
     """NewReno keeps 1.22/sqrt(p) packets in flight where 300 would fill the path (Mathis et al. 1997)."""
-    lossy = {"rtt_us": 100, "size": 100_000_000, "loss": 0.01}
-    bbr, newreno = utilisation("bbr", **lossy), utilisation("newreno", **lossy)
+    bbr, newreno = (utilisation(name, rtt_us=100, size=100_000_000, loss=0.01) for name in ("bbr", "newreno"))
     assert bbr > 0.7
     assert newreno < 0.1
 

@@ -45,6 +45,7 @@ IMPLEMENTED = (
     "workload",
     "report",
     "trace",
+    "pcap",
     "experiments",
     "list",
     "schema",

@@ -36,6 +36,7 @@ COMMANDS = {
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
+    "pcap": ("windtunnel.cli.pcap", "Write the packets that a run captured, for Wireshark"),
     "experiments": ("windtunnel.cli.experiments", "List experiments, or run one and check its claims"),
     "calibrate": ("windtunnel.cli.calibrate", "Fit the constants of a system on measured rows"),
     "testbed": ("windtunnel.cli.testbed", "Build a real network in namespaces, and compare with it"),

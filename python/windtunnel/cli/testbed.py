@@ -37,7 +37,8 @@ def run(
     queue: Annotated[str, Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
     size: Annotated[str, Option(metavar="SIZE", help="Mean size of a flow.")] = "800 KB",
     congestion: Annotated[
-        list[str] | None, Option(metavar="NAME", help="`reno`, `cubic`, `bbr`: the kernel's TCP. Repeatable.  [default: reno, cubic]")
+        list[str] | None,
+        Option(metavar="NAME", help="`reno`, `cubic`, `bbr`: the kernel's TCP. Repeatable.  [default: reno, cubic]"),
     ] = None,
     patterns: Annotated[
         list[str] | None, Option("--pattern", help="`permutation`, `incast`, `arrivals`. Repeatable.")

@@ -40,7 +40,8 @@ def write_report(result: Result, path: Path) -> Path:
         content.append(_jobs(jobs))
     for job in jobs[:MOST_JOBS]:
         content += _job_sections(result, job, named=len(jobs) > 1)
-    content += [_unseen(summary), _links(result), _completion(result), _evidence(summary), _manifest(result)]
+    content += [_unseen(summary), _links(result), _completion(result), _queue_pairs(result)]
+    content += [_evidence(summary), _manifest(result)]
     write_beside(path, page(f"{summary['scenario']} · Windtunnel", *content).encode())
     return path
 
@@ -278,6 +279,16 @@ def _completion(result: Result) -> str:
             )
             return section(title, remark, Raw(chart))
     return ""
+
+
+def _queue_pairs(result: Result) -> str:
+    from windtunnel.report.pairs import NEEDED, queue_pairs  # noqa: PLC0415
+    from windtunnel.results.rows import rows_of  # noqa: PLC0415
+
+    if "queue_pairs" not in result.tables or not (chart := queue_pairs(rows_of(result, "queue_pairs", NEEDED))):
+        return ""
+    remark = "What was asked for by `results.queue_pairs`, at most eight of them; windows are dashed."
+    return section("Queue pairs over time", remark, Raw(chart))
 
 
 def _evidence(summary: dict[str, Any]) -> str:

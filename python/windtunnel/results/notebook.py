@@ -23,7 +23,10 @@ class Drawing:
 
 
 class Plots:
-    """Figures of a run: `waterfall`, `gantt`, `cdf`, `heatmap`. Each raises `InputError` if the run lacks its table."""
+    """Figures of a run: `waterfall`, `gantt`, `cdf`, `heatmap`, `queue_pairs`.
+
+    Each raises `InputError` if the run lacks its table.
+    """
 
     def __init__(self, result: Result) -> None:
         self._result = result
@@ -56,6 +59,12 @@ class Plots:
         from windtunnel.report.heatmap import NEEDED, heatmap  # noqa: PLC0415
 
         return Drawing(heatmap(rows_of(self._result, "links", NEEDED)))
+
+    def queue_pairs(self) -> Drawing:
+        """Windows, paces, round trips and queues of the queue pairs that were looked at over time."""
+        from windtunnel.report.pairs import NEEDED, queue_pairs  # noqa: PLC0415
+
+        return Drawing(queue_pairs(rows_of(self._result, "queue_pairs", NEEDED)))
 
 
 def result_html(result: Result) -> str:

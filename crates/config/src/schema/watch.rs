@@ -25,7 +25,7 @@ pub struct PairsOverTime {
     pub pairs: Vec<PairRule>,
 }
 
-/// Packets that are captured, for the table `packets` and the file `packets.pcapng` (packet fidelity).
+/// Packets that are captured, for the table `packets`, of which `windtunnel pcap` makes a file for Wireshark (packet fidelity).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketCapture {

@@ -28,7 +28,7 @@ pub struct WatchSettings {
 }
 
 impl WatchSettings {
-    /// Least time between two looks: less than the shortest packet takes on the fastest link.
+    /// Least time between two looks: about what a packet of a few hundred bytes takes on the fastest links.
     pub const LEAST: Span = Span::from_ps(1_000);
 }
 

@@ -169,7 +169,9 @@ impl<T: Transport> Engine<T> {
             if self.perishes(p, arrived, kind, now) {
                 return;
             }
-            self.hear_of(p, arrived, now);
+            if self.account.ears.is_some() {
+                self.hear_of(p, arrived, now);
+            }
         }
         match far.as_switch() {
             Some(switch) => self.forward(p, switch, arrived, now),
