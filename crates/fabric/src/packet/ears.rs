@@ -189,8 +189,8 @@ pub(super) struct Sent {
     pub rate: Option<u64>,
     /// What it takes to be in flight, where it is told of arrivals.
     pub in_flight: Option<u64>,
-    /// Wire bytes.
-    pub sent: u64,
+    /// Bytes on the wire that it has sent.
+    pub bytes: u64,
     /// Of the last acknowledgement, and smoothed.
     pub rtt: Option<u64>,
     pub smoothed: Option<u64>,

@@ -227,7 +227,7 @@ impl<T: Transport> Engine<T> {
             // A pace is kept as a whole number of picoseconds.
             rate: paced.then(|| ((bits / u128::from(gap)) as u64).min(line)),
             in_flight: told.then(|| sender.in_flight()),
-            sent: sender.sent,
+            bytes: sender.sent,
             rtt,
             smoothed,
             active: !sender.retired && (sender.una < sender.limit || told && sender.in_flight() > 0),

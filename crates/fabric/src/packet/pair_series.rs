@@ -79,12 +79,12 @@ impl PairSeries {
                 nics,
                 window: sender.window,
                 rate: sender.rate,
-                in_flight: sender.in_flight.unwrap_or_else(|| sender.sent.saturating_sub(gone)),
+                in_flight: sender.in_flight.unwrap_or_else(|| sender.bytes.saturating_sub(gone)),
                 rtt: sender.rtt.map(Span::from_ps),
                 smoothed: sender.smoothed.map(Span::from_ps),
                 delay: receiver.delay.map(Span::from_ps),
                 queue: queue.values().copied().sum(),
-                sent: sender.sent,
+                sent: sender.bytes,
                 delivered: receiver.delivered,
             });
         }

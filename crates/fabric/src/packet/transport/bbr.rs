@@ -238,6 +238,24 @@ impl BbrFlow {
         let rate = (self.delivered - before.delivered) as f64 / took;
         Some(Sample { rate, limited: before.limited, before: before.delivered })
     }
+
+    fn next_phase(&mut self, now: Time) {
+        self.phase = (self.phase + 1) % CYCLE.len();
+        self.phase_from = now;
+        self.pacing_gain = CYCLE[self.phase];
+    }
+
+    fn save(&mut self) {
+        let whole = !self.episode.active && self.expired.is_none() && self.mode != Mode::ProbeRtt;
+        self.saved = if whole { self.window } else { self.saved.max(self.window) };
+    }
+
+    fn set_pacing(&mut self) {
+        let rate = self.pacing_gain * self.bandwidth.get();
+        if rate > 0.0 && (self.filled || rate > self.pacing) {
+            self.pacing = rate;
+        }
+    }
 }
 
 impl Bbr {
@@ -261,13 +279,7 @@ impl Bbr {
         // All but 3/4, by what differs between queue pairs and is the same in each run.
         let drawn = combine(now.ps(), u64::from(next)) % (CYCLE.len() as u64 - 1);
         flow.phase = CYCLE.len() - 1 - drawn as usize;
-        self.next_phase(flow, now);
-    }
-
-    fn next_phase(&self, flow: &mut BbrFlow, now: Time) {
-        flow.phase = (flow.phase + 1) % CYCLE.len();
-        flow.phase_from = now;
-        flow.pacing_gain = CYCLE[flow.phase];
+        flow.next_phase(now);
     }
 
     fn phase_is_over(&self, flow: &BbrFlow, now: Time, flight_before: f64) -> bool {
@@ -322,7 +334,7 @@ impl Bbr {
             if expired && !flow.idle {
                 flow.mode = Mode::ProbeRtt;
                 (flow.pacing_gain, flow.window_gain) = (1.0, 1.0);
-                self.save(flow);
+                flow.save();
                 flow.probed = None;
             }
         } else if let Some(until) = flow.probed {
@@ -347,11 +359,6 @@ impl Bbr {
         flow.idle = false;
     }
 
-    fn save(&self, flow: &mut BbrFlow) {
-        let whole = !flow.episode.active && flow.expired.is_none() && flow.mode != Mode::ProbeRtt;
-        flow.saved = if whole { flow.window } else { flow.saved.max(flow.window) };
-    }
-
     fn set_window(&self, flow: &mut BbrFlow, ack: &Ack) {
         let acked = ack.bytes as f64;
         if flow.conserves {
@@ -372,13 +379,6 @@ impl Bbr {
             flow.window = flow.window.min(flow.least());
         }
         flow.window = flow.window.min(flow.largest);
-    }
-
-    fn set_pacing(&self, flow: &mut BbrFlow) {
-        let rate = flow.pacing_gain * flow.bandwidth.get();
-        if rate > 0.0 && (flow.filled || rate > flow.pacing) {
-            flow.pacing = rate;
-        }
     }
 }
 
@@ -500,11 +500,11 @@ impl Endpoint for Bbr {
         let begins = self.update_model(flow, sample);
         flow.conserves &= !begins;
         if flow.mode == Mode::ProbeBw && self.phase_is_over(flow, ack.now, before) {
-            self.next_phase(flow, ack.now);
+            flow.next_phase(ack.now);
         }
         self.check_drain(flow, ack);
         self.update_rtprop(flow, ack, begins);
-        self.set_pacing(flow);
+        flow.set_pacing();
         self.set_window(flow, ack);
         flow.lost = false;
     }
@@ -519,7 +519,7 @@ impl Endpoint for Bbr {
                     episode.begins(loss.sequence, loss.next)
                 };
                 if new {
-                    self.save(flow);
+                    flow.save();
                     flow.episode.begins(loss.sequence, loss.next);
                     flow.conserves = true;
                     flow.round_from = flow.delivered;
@@ -529,7 +529,7 @@ impl Endpoint for Bbr {
                 }
             }
             LossKind::Timeout if loss.bytes > 0 => {
-                self.save(flow);
+                flow.save();
                 flow.window = flow.packet;
                 flow.expired = Some(loss.next);
                 flow.conserves = false;
