@@ -155,10 +155,11 @@ def test_slow_hosts_are_those_of_the_jobs_that_have_them() -> None:
     a, b = windtunnel.run(slow, fidelity="job").summary["jobs"]
     ideal = plain["a"]["iteration_time_s"]["mean"]
     assert a["ideal_iteration_time_s"] == b["ideal_iteration_time_s"] == pytest.approx(ideal, rel=1e-9)
-    # Half the speed doubles the computation of `a`, half the rate the communication of `b`.
+    # Half the speed doubles the computation of `a`, half the rate the communication of `b`. The first gradients leave before
+    # the last are computed, so a part of the computation hides behind them.
     computed = windtunnel.run(trained()).summary["jobs"][0]["compute_s"]
-    assert a["iteration_time_s"]["mean"] == pytest.approx(ideal + computed, rel=0.02)
-    assert b["iteration_time_s"]["mean"] == pytest.approx(2 * ideal - computed, rel=0.02)
+    assert 0.6 * computed < a["iteration_time_s"]["mean"] - ideal <= computed
+    assert 0.6 * computed < 2 * ideal - b["iteration_time_s"]["mean"] <= computed
     for at, job in zip((a, b), windtunnel.run(slow).summary["jobs"], strict=True):
         # Only NICs are busy: nothing else is shared.
         assert job["iteration_time_s"]["mean"] == pytest.approx(at["iteration_time_s"]["mean"], rel=0.02)

@@ -27,6 +27,9 @@ MAY_START = {
     "testbed/shell.py": {"subprocess"},
     "testbed/flows.py": {"subprocess"},
     "testbed/sender.py": {"threading"},
+    # The recorder starts the user's program, and no run.
+    "recorder/launch.py": {"subprocess"},
+    "recorder/capture.py": {"subprocess"},
 }
 """Who may start processes, and by what."""
 

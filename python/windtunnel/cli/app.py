@@ -32,7 +32,7 @@ COMMANDS = {
     "sweep": ("windtunnel.cli.sweep", "Run a scenario at many points, into one table"),
     "layouts": ("windtunnel.cli.layouts", "List the layouts of a job on its GPUs, the fastest first"),
     "explore": ("windtunnel.cli.explore", "Search for the best layout of a job, and prove it by simulation"),
-    "fabrics": ("windtunnel.cli.fabrics", "Try fabrics for a job mix: dollars of each, and what the jobs take on it"),
+    "fabrics": ("windtunnel.cli.fabrics", "Try fabrics for a job mix: what each costs and takes"),
     "runs": ("windtunnel.cli.runs", "List, show and remove the runs of studies"),
     "report": ("windtunnel.cli.report", "Write the HTML report of a run"),
     "trace": ("windtunnel.cli.trace", "Write the Perfetto trace of a run"),
