@@ -155,8 +155,8 @@ def test_slow_hosts_are_those_of_the_jobs_that_have_them() -> None:
     a, b = windtunnel.run(slow, fidelity="job").summary["jobs"]
     ideal = plain["a"]["iteration_time_s"]["mean"]
     assert a["ideal_iteration_time_s"] == b["ideal_iteration_time_s"] == pytest.approx(ideal, rel=1e-9)
-    # Half the speed doubles the computation of `a`, half the rate the communication of `b`. The first gradients leave before
-    # the last are computed, so a part of the computation hides behind them.
+    # Half the speed doubles the computation of `a`, half the rate the communication of `b`. The first gradients leave
+    # before the last are computed, so a part of the computation hides behind them.
     computed = windtunnel.run(trained()).summary["jobs"][0]["compute_s"]
     assert 0.6 * computed < a["iteration_time_s"]["mean"] - ideal <= computed
     assert 0.6 * computed < 2 * ideal - b["iteration_time_s"]["mean"] <= computed
