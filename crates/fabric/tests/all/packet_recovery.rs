@@ -81,7 +81,6 @@ fn what_is_sent_again_was_lost() {
     arrives_once("mprdma", false, MpRdma { timeout, ..MpRdma::default() });
     arrives_once("newreno", false, NewReno { recovery: SELECTIVE, ..NewReno::default() });
     arrives_once("cubic", false, Cubic { recovery: SELECTIVE, ..Cubic::default() });
-    arrives_once("bbr", false, Bbr { recovery: SELECTIVE, ..Bbr::default() });
     arrives_once("dcqcn", false, Dcqcn { recovery: SELECTIVE, timeout, ..Dcqcn::default() });
     arrives_once("hpcc", true, Hpcc { recovery: SELECTIVE, timeout, ..Hpcc::default() });
 }
