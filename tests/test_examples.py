@@ -99,6 +99,10 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         ("jobs[1].parallelism.dp", 4), ("jobs[1].submit", "2 s"), ("jobs[1].iterations", 10),
         ("cluster.faults", "[]"), ("cluster.episodes.iterations", 1),
     ),
+    "fabric-design": (
+        JUMBO, ("topology.hosts", 4), ("topology.tiers[0].ports_down", 16), (f"{W}.global_batch", 8),
+        (f"{W}.sequence", 512), (f"{P}.ep", 2), (f"{P}.dp", 2),
+    ),
     "llama3-8b-fsdp": (JUMBO, *SMALL_MODEL, ("topology.hosts", 2), (f"{W}.global_batch", 16), (f"{P}.dp", 16)),
     "llama3-8b-hsdp": (JUMBO, *SMALL_MODEL),
     "mixtral-8x7b-ep": (
