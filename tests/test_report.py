@@ -18,7 +18,7 @@ from synthetic import write_run
 from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
 from windtunnel.report.axes import time_unit
-from windtunnel.report.cdf import SPOKEN
+from windtunnel.report.cdf import SPOKEN, completion
 from windtunnel.report.heatmap import MOST_ROWS, grid
 from windtunnel.results.rows import Rows, rows_of
 from windtunnel.text import duration, percent
@@ -54,6 +54,15 @@ def test_it_has_every_figure_and_table(page: str) -> None:
     ]  # fmt: skip
     for value in ("63.02 ms", "41.2 %", "61.40 GiB", "NVIDIA H100 data sheet", "leaf0 -&gt; spine3", "ab" * 32):
         assert value in page
+
+
+def test_completion_times_are_the_same_whether_few_or_many(
+    finished_run: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = completion(finished_run, "flows")
+    monkeypatch.setattr("windtunnel.report.cdf.few_rows", lambda *_: None)
+    assert completion(finished_run, "flows") == few
+    assert few[""][0] == sum(count for path, (count, _) in few.items() if path)
 
 
 def test_its_elements_are_closed_and_its_figures_are_xml(page: str) -> None:
