@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from windtunnel.engine import InputError
-from windtunnel.testbed import shell, table
+from windtunnel.testbed import predict, shell, table, training
 from windtunnel.testbed.compare import by_flows, by_packets, fitted, judged
 from windtunnel.testbed.fabric import Shape, built, spaces
 from windtunnel.testbed.flows import PATTERNS, Done, Flow, drawn
@@ -153,3 +153,82 @@ def test_a_network_that_fails_is_taken_away() -> None:
 def test_host_bound_runs_are_left_out() -> None:
     runs = [Done(f"r{i}", "incast", "reno", [Flow(0, 1, 9000, 0.0, 0)], [0.1], host_bound=True) for i in range(4)]
     assert judged(SMALL, runs) == []
+
+
+def trained(shape: Shape, buckets: list[int], step: float = 1.0) -> training.Trained:
+    """A run whose ranks stand in order: no two of its ways share a link."""
+    hosts = list(range(shape.leaves * shape.hosts))
+    ways = [(h, h - 1 if h else hosts[-1], -1 if h % shape.hosts else 0) for h in hosts]
+    return training.Trained("r", training.Model(), hosts, buckets, ways, 0.02, step, 0.0)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("buckets", [[800_000], [600_000, 200_000]])
+def test_a_step_of_training_is_the_time_of_its_ring(buckets: list[int]) -> None:
+    shape = Shape()
+    found = predict.simulated(shape, [trained(shape, buckets)])[0]
+    # Each host sends 2 (n-1)/n of the gradients, in packets with their headers, and computes.
+    packets = sum(buckets) * 2 * 7 / 8 / 1448
+    assert found == pytest.approx(0.02 + packets * 1514 * 8 / shape.rate, rel=0.03)
+
+
+@pytest.mark.engine
+def test_constants_of_training_are_fitted_on_every_second_run_that_was_not_disturbed(tmp_path: Path) -> None:
+    shape = Shape(leaves=2, hosts=2)
+    sizes = [200_000, 300_000, 400_000, 500_000, 600_000]
+    seconds = predict.simulated(shape, [trained(shape, [size]) for size in sizes])
+    runs = [trained(shape, [size], 0.01 + 1.03 * s) for size, s in zip(sizes, seconds, strict=True)]
+    runs[1] = training.Trained(**{**runs[1].__dict__, "step": 9.0, "unsteady": 0.2})
+    (tmp_path / "t.jsonl").write_text(training.written(shape, runs))
+    again, kept = training.read(tmp_path / "t.jsonl")
+    assert (again, kept) == (shape, runs)
+    found = predict.record(again, kept)
+    assert found["host_bound"] == ["r"]
+    assert [run["predicted"] is not None for run in found["runs"]] == [False, False, True, False, True]
+    assert found["largest_abs_error"] < 1e-3
+    assert found["fit"]["factor"] == pytest.approx(1.03, rel=1e-3)
+    assert found["fit"]["besides"] == pytest.approx(0.01, rel=0.1)
+
+
+def test_what_is_no_run_of_training_is_refused(command: Command, tmp_path: Path) -> None:
+    shape = Shape()
+    text = training.written(shape, [trained(shape, [800_000])])
+    for cut, line in [("", 1), ("[]\n", 1), (text.splitlines()[0] + '\n{"name": 1}\n', 2), (text[:-20], 2)]:
+        (tmp_path / "t.jsonl").write_text(cut)
+        assert (
+            f"t.jsonl:{line}: expected a run of training"
+            in command("testbed", "train", "--from", "t.jsonl", check=2).stderr
+        )
+    if REFUSED is None:
+        said = command("testbed", "train", "--python", "/nowhere/python", check=2).stderr
+        assert "`/nowhere/python` has no PyTorch with gloo" in said
+
+
+def python_with_torch() -> str | None:
+    """A Python that has PyTorch with gloo: this one, that of the environment, or the system's."""
+    for python in (os.environ.get("WINDTUNNEL_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"):
+        try:
+            if python is not None:
+                training.demand_torch(python)
+                return python
+        except InputError:
+            continue
+    return None
+
+
+@needs_namespaces
+def test_training_over_a_real_network_is_predicted(command: Command) -> None:
+    python = python_with_torch()
+    if python is None:
+        pytest.skip("no Python here has PyTorch with gloo (WINDTUNNEL_TORCH_PYTHON names one)")
+    before = interfaces()
+    options = ["--leaves", "2", "--hosts", "2", "--runs", "2"]
+    done = command("testbed", "train", *options, "--python", python, "--json")
+    found = json.loads(done.stdout)
+    assert interfaces() == before
+    if found["host_bound"]:
+        pytest.skip("this machine was too busy: runs were host-bound")
+    assert found["fit"] is not None
+    for run in found["runs"]:
+        # Without any constant.
+        assert abs(run["simulated"] / run["measured"] - 1) < 0.15, run

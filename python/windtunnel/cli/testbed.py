@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +108,52 @@ def compare(
 
 
 @app.command()
+def train(
+    leaves: Annotated[int, Option(min=2, max=8, help="Leaves.")] = 4,
+    hosts: Annotated[int, Option(min=1, max=8, help="Hosts of a leaf, each with a rank.")] = 2,
+    spines: Annotated[int, Option(min=1, max=8, help="Spines.")] = 2,
+    rate: Annotated[str, Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
+    queue: Annotated[str, Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
+    runs: Annotated[int, Option(min=1, max=50, help="Runs: of a model each, its ranks on drawn hosts.")] = 8,
+    python: Annotated[str, Option(metavar="PATH", help="A Python that has PyTorch.")] = sys.executable,
+    file: Annotated[Path, Option("--out", metavar="FILE", help="What was measured, a run a line.")] = Path(
+        "training.jsonl"
+    ),
+    saved: Annotated[
+        Path | None, Option("--from", metavar="FILE", help="Compare what FILE has, and train nothing; needs no root.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Train small transformers by PyTorch and gloo over a testbed, and predict the time of a step from packets."""
+    from windtunnel.results.folder import write_beside
+    from windtunnel.testbed import training
+    from windtunnel.testbed.fabric import Shape, built, congestions
+    from windtunnel.testbed.shell import demand
+    from windtunnel.validate.quantities import quantity
+
+    if saved is not None:
+        return _predicted(saved, json=json)
+    shape = Shape(
+        leaves, hosts, spines, round(8 * quantity(rate, "rate", "--rate")), round(quantity(queue, "size", "--queue"))
+    )
+    shape.check()
+    demand()
+    congestions(["cubic"])
+    training.demand_torch(python)
+    done: list[training.Trained] = []
+    with built(shape) as fabric:
+        for seed, model in enumerate(training.models(runs)):
+            order = training.placed(leaves * hosts, seed)
+            done.append(training.train(fabric, model, order, f"{model.width}x{model.layers}-{seed}", python))
+            talk().print(
+                f"{done[-1].name}: a step of {done[-1].step:.2f} s" + (", host-bound" if done[-1].host_bound else ""),
+                style="dim",
+            )
+            write_beside(file, training.written(shape, done).encode())
+    return _predicted(file, json=json)
+
+
+@app.command()
 def clean(
     living: Annotated[bool, Option("--all", help="Also those whose process still runs.")] = False,
 ) -> int:
@@ -134,6 +181,35 @@ def _compared(file: Path, *, json: bool) -> int:
     _show(found)
     if bound:
         out().print(Text(f"host-bound, left out: {', '.join(bound)}"), soft_wrap=True)
+    return DONE
+
+
+def _predicted(file: Path, *, json: bool) -> int:
+    from windtunnel.testbed import training
+    from windtunnel.testbed.predict import record
+
+    found = record(*training.read(file))
+    if json:
+        print_json(json_module.dumps(found))
+        return DONE
+    for run in found["runs"]:
+        error = "fitted on" if run["error"] is None else f"predicted {run['predicted']:.3f} s, {run['error']:+.1%}"
+        error = "host-bound, left out" if run["host_bound"] else error
+        out().print(
+            f"{run['name']}: {run['measured']:.3f} s measured, {run['simulated']:.3f} s simulated, {error}",
+            soft_wrap=True,
+        )
+    if found["fit"] is None:
+        out().print("too few runs: half of them are fitted on, and the other half predicted")
+        return DONE
+    out().print(
+        Text(
+            f"packet: median error of a step {found['median_abs_error']:.1%}, largest {found['largest_abs_error']:.1%} "
+            f"of runs not fitted on; without constants {found['raw']:.1%}; {found['fit']['besides'] * 1e3:.1f} ms "
+            f"besides, factor {found['fit']['factor']:.3f}"
+        ),
+        soft_wrap=True,
+    )
     return DONE
 
 

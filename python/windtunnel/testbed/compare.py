@@ -17,7 +17,7 @@ from windtunnel.flows import simulate_flows
 from windtunnel.testbed.fabric import MTU
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from windtunnel.testbed.fabric import Shape
     from windtunnel.testbed.flows import Done, Flow
@@ -44,19 +44,22 @@ class Fit:
         return found
 
 
-def scenario(shape: Shape, flows: Sequence[Flow], congestion: str) -> tuple[dict[str, Any], str]:
-    """A run as a scenario at packet fidelity, and its table of flows."""
-    table = io.StringIO()
-    table.write("source,destination,bytes,start_ps\n")
-    routes = []
-    for flow in flows:
-        table.write(f"{flow.source},{flow.destination},{flow.bytes},{round(flow.start * 1e12)}\n")
-        if flow.spine is not None:
-            via = [f"leaf{flow.source // shape.hosts}", f"spine{flow.spine}", f"leaf{flow.destination // shape.hosts}"]
-            routes.append({"from": f"host{flow.source}/nic0", "to": f"host{flow.destination}/nic0", "via": via})
+def scenario(
+    shape: Shape, workload: Mapping[str, Any], ways: Iterable[tuple[int, int, int | None]], congestion: str
+) -> dict[str, Any]:
+    """A workload over the testbed at packet fidelity, with the spine of each way from host to host (none in a leaf)."""
+    routes = [
+        {
+            "from": f"host{source}/nic0",
+            "to": f"host{to}/nic0",
+            "via": [f"leaf{source // shape.hosts}", f"spine{spine}", f"leaf{to // shape.hosts}"],
+        }
+        for source, to, spine in ways
+        if spine is not None
+    ]
     rate = f"{shape.rate} bps" if shape.rate % 1_000_000 else f"{shape.rate // 1_000_000} Mbps"
     ports = max(shape.hosts + shape.spines, shape.leaves)
-    found = {
+    return {
         "windtunnel": 1,
         "name": "testbed",
         "fidelity": "packet",
@@ -89,17 +92,26 @@ def scenario(shape: Shape, flows: Sequence[Flow], congestion: str) -> tuple[dict
             "ecn": {"rate": rate, "kmin": "1 GB", "kmax": "2 GB"},
             "routes": routes,
         },
-        "jobs": [{"name": "flows", "workload": {"flows": {"file": "flows.csv"}}}],
+        "jobs": [{"name": "flows", "workload": dict(workload)}],
         "results": {"ideal": False, "operations": "all"},
     }
-    return found, table.getvalue()
+
+
+def flows_scenario(shape: Shape, flows: Sequence[Flow], congestion: str) -> tuple[dict[str, Any], str]:
+    """A run of flows as a scenario, and its table."""
+    table = io.StringIO()
+    table.write("source,destination,bytes,start_ps\n")
+    for flow in flows:
+        table.write(f"{flow.source},{flow.destination},{flow.bytes},{round(flow.start * 1e12)}\n")
+    ways = [(flow.source, flow.destination, flow.spine) for flow in flows]
+    return scenario(shape, {"flows": {"file": "flows.csv"}}, ways, congestion), table.getvalue()
 
 
 def by_packets(shape: Shape, runs: Sequence[Done]) -> list[np.ndarray]:
     """Completion times of every run at packet fidelity."""
     asked = []
     for run in runs:
-        text, table = scenario(shape, run.flows, run.congestion)
+        text, table = flows_scenario(shape, run.flows, run.congestion)
         asked.append(Asked(text, files={"flows.csv": table}))
     found = []
     for run, result in zip(runs, run_all(asked), strict=True):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import RunError
 from windtunnel.testbed import sender
+from windtunnel.testbed.programs import hear, line, tell
 from windtunnel.testbed.shell import inside
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Sequence
 
     from windtunnel.testbed.fabric import Fabric
@@ -94,15 +94,15 @@ def send(fabric: Fabric, flows: Sequence[Flow], congestion: str, turn: int) -> t
     programs = {host: inside(fabric.host(host), [str(Path(sender.__file__))]) for host in plans}
     try:
         for host, program in programs.items():
-            _tell(program, json.dumps({"port": PORT, "congestion": congestion, "flows": plans[host]}))
-        _hear(programs, "listening")
+            tell(program, json.dumps({"port": PORT, "congestion": congestion, "flows": plans[host]}))
+        hear(programs, "listening")
         for program in programs.values():
-            _tell(program, "connect")
-        _hear(programs, "connected")
+            tell(program, "connect")
+        hear(programs, "connected")
         begin = time.monotonic() + 0.2
         for program in programs.values():
-            _tell(program, str(begin))
-        told = [one for program in programs.values() for one in json.loads(_line(program))]
+            tell(program, str(begin))
+        told = [one for program in programs.values() for one in json.loads(line(program))]
     finally:
         for program in programs.values():
             program.kill()
@@ -116,27 +116,3 @@ def send(fabric: Fabric, flows: Sequence[Flow], congestion: str, turn: int) -> t
     middle = sorted(seconds)[len(seconds) // 2]
     found = [Flow(f.source, f.destination, f.bytes, f.start, spine) for f, spine in zip(flows, spines, strict=True)]
     return found, seconds, max(late) > HOST_BOUND * middle
-
-
-def _tell(program: subprocess.Popen[str], line: str) -> None:
-    assert program.stdin is not None  # noqa: S101 - it has pipes
-    program.stdin.write(line + "\n")
-    program.stdin.flush()
-
-
-def _line(program: subprocess.Popen[str]) -> str:
-    assert program.stdout is not None  # noqa: S101
-    line = program.stdout.readline()
-    if not line:
-        _, errors = program.communicate()
-        raise RunError(
-            f"a host of the testbed ended: {errors.strip().splitlines()[-1] if errors.strip() else 'killed'}"
-        )
-    return line.strip()
-
-
-def _hear(programs: dict[int, subprocess.Popen[str]], word: str) -> None:
-    for program in programs.values():
-        found = _line(program)
-        if found != word:
-            raise RunError(f"a host of the testbed says `{found}`, expected `{word}`")

@@ -54,12 +54,23 @@ def batch(tool: str, commands: Sequence[str], space: str | None = None) -> str:
     return call(tool, *where, "-batch", "-", text="\n".join(commands) + "\n")
 
 
-def inside(space: str, program: Sequence[str]) -> subprocess.Popen[str]:
-    """A Python program in a namespace, with pipes."""
+def inside(space: str, program: Sequence[str], python: str | None = None) -> subprocess.Popen[str]:
+    """A Python program in a namespace, with pipes: by this Python without its packages, or by another with them."""
+    interpreter = [sys.executable, "-S", "-E"] if python is None else [python]
     return subprocess.Popen(
-        ["ip", "netns", "exec", space, sys.executable, "-S", "-E", *program],  # noqa: S607
+        ["ip", "netns", "exec", space, *interpreter, *program],  # noqa: S607
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def lacks(python: str, code: str) -> str | None:
+    """The last line of what a Python says when it cannot do `code`; None where it can."""
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    words = done.stderr.strip().splitlines() or ["it ended without a word"]
+    return None if done.returncode == 0 else words[-1]
