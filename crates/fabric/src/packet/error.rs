@@ -2,9 +2,9 @@
 
 use windtunnel_kernel::{BitRate, Bytes};
 
-use super::ears::WatchSettings;
 use super::queue_settings::MOST_QUEUES;
 use super::timeline::MOST_PORTS;
+use super::watch_settings::WatchSettings;
 
 /// Largest packet: sizes are kept in 16 bits.
 pub(super) const LARGEST: u64 = u16::MAX as u64;

@@ -89,12 +89,13 @@ mod timeline;
 mod told;
 mod totals;
 pub mod transport;
+mod watch_settings;
 
 pub use background::{Background, BackgroundUse, Partners, Sizes, SizesError};
 pub use choice::TransportChoice;
 pub use counters::Counters;
 pub use desks::Delivery;
-pub use ears::{CaptureSettings, CapturedPacket, Fate, WatchSettings};
+pub use ears::{CapturedPacket, Fate};
 pub use engine::Engine;
 pub use engines::{Engines, Spread};
 pub use error::PacketError;
@@ -116,3 +117,4 @@ pub use settings::{
 };
 pub use statistics::PortReport;
 pub use timeline::MOST_PORTS;
+pub use watch_settings::{CaptureSettings, WatchSettings};

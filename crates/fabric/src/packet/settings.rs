@@ -5,12 +5,12 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 use windtunnel_topology::{LinkId, LinkTier, numbered};
 
 use super::background::Background;
-use super::ears::{CaptureSettings, WatchSettings};
 use super::error::{LARGEST, PacketError};
 use super::impair::Impairments;
 use super::marks::EcnSettings;
 use super::queue_settings::{self, Color, Discipline, PfcSettings, Pull, QueueSettings};
 use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
+use super::watch_settings::{CaptureSettings, WatchSettings};
 use crate::reduction::ReductionSettings;
 use crate::wire;
 
