@@ -45,7 +45,11 @@ class Fit:
 
 
 def scenario(
-    shape: Shape, workload: Mapping[str, Any], ways: Iterable[tuple[int, int, int | None]], congestion: str
+    shape: Shape,
+    workload: Mapping[str, Any],
+    ways: Iterable[tuple[int, int, int | None]],
+    congestion: str,
+    header: int = HEADER,
 ) -> dict[str, Any]:
     """A workload over the testbed at packet fidelity, with the spine of each way from host to host (none in a leaf)."""
     routes = [
@@ -78,8 +82,8 @@ def scenario(
             "host": {"gpus": 1, "nics": 1, "overhead": "0 ns"},
         },
         "network": {
-            "mtu": f"{MTU} B",
-            "header": f"{HEADER} B",
+            "mtu": f"{MTU - HEADER + header} B",
+            "header": f"{header} B",
             "control": f"{HEADER} B",
             "transport": TRANSPORTS[congestion],
             "parameters": {"max_window": 1000, **PARAMETERS.get(congestion, {})},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.experiments.runs import Asked, run_all
-from windtunnel.testbed.compare import Fit, fitted, scenario
+from windtunnel.testbed.compare import HEADER, Fit, fitted, scenario
 from windtunnel.testbed.training import STEPS, workload
 
 if TYPE_CHECKING:
@@ -37,12 +37,15 @@ class Step:
         return None if self.predicted is None else self.predicted / self.measured - 1
 
 
-def simulated(shape: Shape, runs: Sequence[Trained]) -> list[float]:
-    """Seconds of a step of each run, the mean of as many as were measured."""
+def simulated(shape: Shape, runs: Sequence[Trained], *, header: int = HEADER, paths: bool = True) -> list[float]:
+    """Seconds of a step of each run, the mean of as many as were measured.
+
+    With another `header` than the real one, packets hold as much payload; without `paths` switches hash for themselves.
+    """
     asked = []
     for run in runs:
-        ways = [(source, to, None if spine < 0 else spine) for source, to, spine in run.ways]
-        text = scenario(shape, {"file": "steps.jsonl"}, ways, "cubic")
+        ways = [(source, to, None if spine < 0 or not paths else spine) for source, to, spine in run.ways]
+        text = scenario(shape, {"file": "steps.jsonl"}, ways, "cubic", header)
         asked.append(Asked(text, files={"steps.jsonl": workload(run, WARM + STEPS, run.alone)}))
         asked.append(Asked(text, files={"steps.jsonl": workload(run, WARM, run.alone)}))
     ends = [float(result.summary["jobs"][0]["finish_s"]) for result in run_all(asked)]
