@@ -183,10 +183,9 @@ def written(shape: Shape, runs: Sequence[Trained]) -> str:
 
 def read(path: Path) -> tuple[Shape, list[Trained]]:
     """Runs as they were written. Raises `InputError` with file and line."""
-    number = 0
+    lines = read_text(path).splitlines()
+    number = 1
     try:
-        lines = read_text(path).splitlines()
-        number = 1
         shape = Shape(**json.loads(lines[0])["shape"])
         runs = []
         for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - told of in the message
