@@ -134,8 +134,18 @@ impl Arrivals {
         new
     }
 
-    /// Marks those of the 64 packets from `from` on whose bits are set, none of them below `base`.
-    pub(super) fn mark_bits(&mut self, base: u32, from: u32, bits: u64) {
+    /// Marks those of the 128 packets from `from` on whose bits are set, none of them below `base`.
+    #[inline]
+    pub(super) fn mark_bits(&mut self, base: u32, from: u32, bits: u128) {
+        self.mark_half(base, from, bits as u64);
+        let high = (bits >> u64::BITS) as u64;
+        if high != 0 {
+            self.mark_half(base, from + u64::BITS, high);
+        }
+    }
+
+    /// The same of 64 packets.
+    fn mark_half(&mut self, base: u32, from: u32, bits: u64) {
         let shift = from & 63;
         self.mark_word(base, from - shift, bits << shift);
         if shift > 0 {
@@ -174,9 +184,19 @@ impl Arrivals {
         }
     }
 
-    /// 64 bits from `from` on, which is not before what was cleared.
+    /// 128 bits from `from` on, which is not before what was cleared.
     #[inline]
-    pub(super) fn bits(&self, from: u32) -> u64 {
+    pub(super) fn bits(&self, from: u32) -> u128 {
+        let low = self.word_at(from);
+        match from.checked_add(u64::BITS) {
+            Some(next) if next < self.end => u128::from(low) | u128::from(self.word_at(next)) << u64::BITS,
+            _ => u128::from(low),
+        }
+    }
+
+    /// The same of 64 bits.
+    #[inline]
+    pub(super) fn word_at(&self, from: u32) -> u64 {
         let shift = from & 63;
         let low = self.word(from - shift) >> shift;
         if shift > 0 { low | self.word((from - shift).saturating_add(64)) << (64 - shift) } else { low }
@@ -232,24 +252,25 @@ mod tests {
     }
 
     proptest! {
-        /// 64 packets at a time, from any on, are packets one by one.
+        /// 128 packets at a time, from any on, are packets one by one.
         #[test]
-        fn words_are_their_bits(base in 0..300u32, lots in prop::collection::vec((0..400u32, any::<u64>()), 1..8), to in 0..700u32) {
+        fn words_are_their_bits(base in 0..300u32, lots in prop::collection::vec((0..400u32, any::<u128>()), 1..8), to in 0..700u32) {
             let (mut one, mut other) = (Arrivals::default(), Arrivals::default());
             for (above, bits) in lots {
                 let from = base + above;
                 one.mark_bits(base, from, bits);
-                for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
+                for bit in (0..128).filter(|bit| bits >> bit & 1 == 1) {
                     other.mark(base, from + bit);
                 }
             }
             prop_assert_eq!(one.end, other.end);
             one.clear_range(base, to.min(one.end));
             (base..to.min(other.end)).for_each(|sequence| other.clear(sequence));
-            for probe in base..one.end + 70 {
+            for probe in base..one.end + 140 {
                 prop_assert_eq!(one.has(probe), other.has(probe), "{}", probe);
-                let bits = (0..64).filter(|&bit| other.has(probe + bit)).map(|bit| 1 << bit).sum::<u64>();
+                let bits = (0..128).filter(|&bit| other.has(probe + bit)).map(|bit| 1 << bit).sum::<u128>();
                 prop_assert_eq!(one.bits(probe), bits, "{}", probe);
+                prop_assert_eq!(one.word_at(probe), bits as u64, "{}", probe);
             }
         }
     }

@@ -97,20 +97,21 @@ impl<P: Default> Receiver<P> {
 }
 
 impl<P> Receiver<P> {
-    /// Whether one acknowledgement could not tell of `sequence` and of what arrived out of order since the last one.
+    /// Whether `sequence` and what arrived out of order since the last acknowledgement span more than half of what one can tell.
     #[inline]
     pub(super) fn overflows(&self, sequence: u32) -> bool {
         self.low <= self.high && self.high.max(sequence) - self.low.min(sequence) >= u64::BITS
     }
 
-    /// What the next acknowledgement tells of packets out of order: a first one, and a bit for it and each of the 63 after it.
+    /// What the next acknowledgement tells of packets out of order: a first one, and a bit for it and each of the 127 after it.
     ///
     /// It tells of all that arrived since the last acknowledgement, and of as much before it as there is room for: what an
-    /// acknowledgement that was lost has told, the next ones tell again.
-    pub(super) fn told(&mut self) -> (u32, u64) {
+    /// acknowledgement that was lost has told, the next ones tell again. What came since the last one spans at most
+    /// [half of it](Self::overflows), so the loss of one acknowledgement alone hides nothing.
+    pub(super) fn told(&mut self) -> (u32, u128) {
         let any = self.low <= self.high;
         let base =
-            if any { self.high.saturating_sub(u64::BITS - 1).max(self.expected) } else { self.expected };
+            if any { self.high.saturating_sub(u128::BITS - 1).max(self.expected) } else { self.expected };
         (self.low, self.high) = (u32::MAX, 0);
         (base, self.beyond.bits(base))
     }
@@ -144,7 +145,7 @@ impl<P> Receiver<P> {
 
     /// A bit for each of the 64 packets from `base` on, at least the first missing, that has arrived.
     pub(super) fn beyond_from(&self, base: u32) -> u64 {
-        self.beyond.bits(base)
+        self.beyond.word_at(base)
     }
 
     /// The first packet that is missing, and whether a message is whole that has not been reported.
@@ -228,7 +229,7 @@ pub(super) struct Feedback {
     /// Of them those of copies, modulo 2^32.
     pub copied: u32,
     /// Packets arrived out of order, from `base` on.
-    pub bits: u64,
+    pub bits: u128,
     pub base: u32,
     /// Data packets that it answers, and those marked.
     pub packets: u16,

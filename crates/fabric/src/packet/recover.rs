@@ -72,7 +72,7 @@ impl<T: Transport> Engine<T> {
     #[cold]
     pub(super) fn take_back(&mut self, flow: u32, expected: u32, feedback: &Feedback) {
         let sender = &self.pairs.senders[flow as usize];
-        let told = (0..u64::BITS).filter(|bit| feedback.bits >> bit & 1 == 1).map(|bit| feedback.base + bit);
+        let told = (0..u128::BITS).filter(|bit| feedback.bits >> bit & 1 == 1).map(|bit| feedback.base + bit);
         let told = told.filter(|&sequence| sequence >= expected.max(sender.una) && sequence < sender.next);
         let found = (sender.una..expected)
             .chain(told)

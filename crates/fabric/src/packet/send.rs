@@ -313,7 +313,8 @@ impl<T: Transport> Engine<T> {
             credits.heard(flow);
         }
         // Of the packets told, those from the first not known to have arrived to the last sent.
-        let below = |sequence: u32| u64::MAX.checked_shl(sequence.saturating_sub(feedback.base)).unwrap_or(0);
+        let below =
+            |sequence: u32| u128::MAX.checked_shl(sequence.saturating_sub(feedback.base)).unwrap_or(0);
         let bits = feedback.bits & below(sender.una) & !below(sender.next);
         sender.beyond.mark_bits(sender.una, feedback.base, bits);
         let ack = Ack {

@@ -93,7 +93,7 @@ impl Flow {
             self.una = expected;
         }
         if bits != 0 && base >= self.una {
-            self.beyond.mark_bits(self.una, base, bits);
+            self.beyond.mark_bits(self.una, base, u128::from(bits));
         }
         let Self { again, una, beyond, .. } = self;
         again.retain(|sequence| *sequence >= *una && !beyond.has(*sequence));
