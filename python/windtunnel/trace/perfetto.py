@@ -21,19 +21,25 @@ _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-_SHORT = [bytes((value,)) for value in range(0x80)]
+def _digits(value: int, *, more: bool) -> bytes:
+    """A number below 2^14 in base 128, low digits first; `more` digits follow."""
+    high = value >> 7
+    if not more and not high:
+        return bytes((value,))
+    return bytes((value & 0x7F | 0x80, high | 0x80 if more else high))
+
+
+_LAST = [_digits(value, more=False) for value in range(1 << 14)]
+_NOT_LAST = [_digits(value, more=True) for value in range(1 << 14)]
 
 
 def varint(value: int) -> bytes:
     """An unsigned integer in base 128, low digits first."""
-    if value < 0x80:
-        return _SHORT[value]
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 0x4000:
+        return _LAST[value]
+    if value < 0x1000_0000:
+        return _NOT_LAST[value & 0x3FFF] + _LAST[value >> 14]
+    return _NOT_LAST[value & 0x3FFF] + varint(value >> 14)
 
 
 def number(field: int, value: int) -> bytes:
@@ -60,6 +66,11 @@ def fixed(field: int, value: int) -> bytes:
 _NEXT = number(10, _SEQUENCE) + number(13, _NEEDS_STATE)
 _FIRST = number(10, _SEQUENCE) + number(13, _NEEDS_STATE | _STATE_CLEARED)
 """Ends of packets: the first one clears what a reader knows."""
+
+
+# Tags of what each event has.
+_AT, _EVENT, _NOTE = varint(8 << 3), varint(11 << 3 | 2), varint(4 << 3 | 2)
+_NAME_OF_NOTE, _WHOLE_OF_NOTE = varint(1 << 3), varint(3 << 3)
 
 
 class Flow(NamedTuple):
@@ -94,6 +105,8 @@ class TraceWriter:
         self._arguments = _Interned(3)
         self._tracks = 0
         self._heads: dict[int, bytes] = {}
+        self._ends: dict[int, bytes] = {}
+        self._begins: dict[tuple[int, str, str], bytes] = {}
         self._cleared = False
 
     def process(self, pid: int, name: str, order: int) -> int:
@@ -126,12 +139,19 @@ class TraceWriter:
     ) -> None:
         """A slice; those of a track must follow each other. `flow` is the end of an arrow that is fixed to it."""
         fresh = bytearray()
-        event = number(9, _BEGIN) + number(11, track)
-        event += number(3, self._categories.use(category, fresh)) + number(10, self._names.use(name, fresh))
+        kind = (track, name, category)
+        event = self._begins.get(kind)
+        if event is None:
+            event = number(9, _BEGIN) + number(11, track)
+            event += number(3, self._categories.use(category, fresh)) + number(10, self._names.use(name, fresh))
+            self._begins[kind] = event
         for key, value in arguments.items():
-            note = number(1, self._arguments.use(key, fresh))
-            event += chunk(4, note + (chunk(6, value) if isinstance(value, str) else number(3, value)))
-        end = number(9, _END) + number(11, track)
+            note = _NAME_OF_NOTE + varint(self._arguments.use(key, fresh))
+            note += chunk(6, value) if isinstance(value, str) else _WHOLE_OF_NOTE + varint(value)
+            event += _NOTE + varint(len(note)) + note
+        end = self._ends.get(track)
+        if end is None:
+            end = self._ends[track] = number(9, _END) + number(11, track)
         if flow is not None and flow.leaves:
             event += fixed(47, flow.number)
         elif flow is not None:
@@ -157,7 +177,7 @@ class TraceWriter:
         return self._tracks
 
     def _event(self, at_ns: int, event: bytes, interned: bytes | bytearray) -> None:
-        body = number(8, at_ns) + chunk(11, event)
+        body = _AT + varint(at_ns) + _EVENT + varint(len(event)) + event
         self._packet(body + chunk(12, bytes(interned)) if interned else body)
 
     def _packet(self, body: bytes) -> None:
