@@ -1,5 +1,6 @@
 //! Layouts laid out and priced.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -32,7 +33,7 @@ use super::super::{fabric, nccl};
 use super::choice::{Answer, Choice};
 use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
 use super::memory::fullest;
-use super::tariff::{Tariffs, Ways};
+use super::tariff::{Between, Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
@@ -75,6 +76,7 @@ pub struct Estimator {
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
+    between: RefCell<Between>,
     courses: FxHashMap<CourseKey, Rc<Course>>,
     /// Of steps that are followed.
     schedules: FxHashMap<CourseKey, Rc<Schedule>>,
@@ -148,6 +150,7 @@ impl Estimator {
             works: FxHashMap::default(),
             prices: FxHashMap::default(),
             tariffs: FxHashMap::default(),
+            between: RefCell::default(),
             courses: FxHashMap::default(),
             schedules: FxHashMap::default(),
         })
@@ -497,6 +500,7 @@ impl Estimator {
             nic_latency: self.fabric.nic_latency + self.fabric.overhead * 2,
             mtu: network.mtu.0.get(),
             header: network.header.0.get(),
+            between: &self.between,
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));

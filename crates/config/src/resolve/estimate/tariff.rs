@@ -3,8 +3,12 @@
 //! A collective passes what the library says that comes before its bytes, and then sends them over links whose load follows from
 //! where its ranks are: the ways of all edges are laid as the flow model lays them, and the link that takes longest for a bit sets
 //! the pace. Groups of one pipeline rank send at the same time; those of all ranks together where they do so throughout a step.
+//!
+//! Where packets are sprayed, what lies between two switches is the same for all edges from the NICs of one to the NICs of the other: it is
+//! laid once, for all that these edges send, and kept for other layouts ([`Between`]).
 
 use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
@@ -31,6 +35,25 @@ pub(super) struct Ways<'a> {
     pub nic_latency: Span,
     pub mtu: u64,
     pub header: u64,
+    pub between: &'a RefCell<Between>,
+}
+
+/// What lies between two switches where packets are sprayed, of as many pairs as there is room for.
+#[derive(Default)]
+pub(super) struct Between {
+    known: FxHashMap<(u32, u32), Rc<Way>>,
+    /// Links of all that is known.
+    links: usize,
+}
+
+/// Links that are kept at most, of 16 bytes each.
+const KEPT: usize = 1 << 24;
+
+/// The way between the switches of two NICs, without the NICs' own links.
+struct Way {
+    links: Vec<(u32, f64)>,
+    latency: f64,
+    class: PathClass,
 }
 
 impl Ways<'_> {
@@ -39,6 +62,40 @@ impl Ways<'_> {
         let (from, to) = (EndpointId(from.0), EndpointId(to.0));
         self.topology.route(self.balancer, self.seed, from, to, NicId(0), entropy, route);
         if route.class > PathClass::ScaleUp { route.latency + self.nic_latency } else { route.latency }
+    }
+
+    /// The switches of two ranks' NICs and the links of these, where what lies between is the same for all NICs of the two switches.
+    fn apart(&self, from: RankId, to: RankId) -> Option<([u32; 2], [LinkId; 2])> {
+        let topology = self.topology;
+        let same = matches!(topology.shape_name(), "clos" | "regions") && topology.planes() == 1;
+        let (from, to) = (EndpointId(from.0), EndpointId(to.0));
+        if !same
+            || self.balancer != LoadBalancer::Spray
+            || topology.path_class(from, to) <= PathClass::ScaleUp
+        {
+            return None;
+        }
+        let nics = [topology.nic(from, NicId(0)), topology.nic(to, NicId(0))];
+        let links = [topology.nic_link(nics[0], 0), topology.reverse(topology.nic_link(nics[1], 0))];
+        Some((nics.map(|nic| topology.attachment(nic, 0).0.0), links))
+    }
+
+    /// What lies between two switches, of which `from` and `to` have NICs.
+    fn between(&self, switches: (u32, u32), (from, to): (RankId, RankId), route: &mut Route) -> Rc<Way> {
+        if let Some(known) = self.between.borrow().known.get(&switches) {
+            return Rc::clone(known);
+        }
+        let latency = self.lay(from, to, 0, route).ps() as f64;
+        let own = self.apart(from, to).map(|(_, links)| links);
+        let inner = route.links.iter().filter(|(link, _)| own.is_none_or(|own| !own.contains(link)));
+        let links: Vec<(u32, f64)> = inner.map(|&(link, share)| (link.0, share)).collect();
+        let way = Rc::new(Way { links, latency, class: route.class });
+        let mut between = self.between.borrow_mut();
+        if between.links + way.links.len() <= KEPT {
+            between.links += way.links.len();
+            between.known.insert(switches, Rc::clone(&way));
+        }
+        way
     }
 
     fn rate(&self, link: LinkId) -> f64 {
@@ -55,6 +112,8 @@ struct Load {
     heaviest: f64,
     longest: f64,
     class: Option<PathClass>,
+    /// Weights of edges between two switches that have not been laid, and one of these edges.
+    apart: FxHashMap<(u32, u32), (f64, (RankId, RankId))>,
 }
 
 impl Load {
@@ -85,6 +144,15 @@ impl Load {
         weight: f64,
         entropy: u32,
     ) {
+        if let Some(([a, b], links)) = ways.apart(from, to) {
+            self.apart.entry((a, b)).or_insert((0.0, (from, to))).0 += weight;
+            self.weight += weight;
+            self.heaviest = self.heaviest.max(weight);
+            for link in links {
+                *self.links.entry(link.0).or_default() += weight;
+            }
+            return;
+        }
         let latency = ways.lay(from, to, entropy, route).ps() as f64;
         self.latency += latency * weight;
         self.longest = self.longest.max(latency);
@@ -93,6 +161,21 @@ impl Load {
         self.class = self.class.max(Some(route.class));
         for &(link, share) in &route.links {
             *self.links.entry(link.0).or_default() += share * weight;
+        }
+    }
+
+    /// Lays what has only been counted.
+    fn settle(&mut self, ways: &Ways<'_>, route: &mut Route) {
+        let mut apart: Vec<_> = std::mem::take(&mut self.apart).into_iter().collect();
+        apart.sort_unstable_by_key(|&(switches, _)| switches);
+        for (switches, (weight, edge)) in apart {
+            let way = ways.between(switches, edge, route);
+            self.latency += way.latency * weight;
+            self.longest = self.longest.max(way.latency);
+            self.class = self.class.max(Some(way.class));
+            for &(link, share) in &way.links {
+                *self.links.entry(link).or_default() += share * weight;
+            }
         }
     }
 
@@ -328,7 +411,8 @@ fn tariff(
         }
     }
     let mut all = Load::default();
-    for load in &loads {
+    for load in &mut loads {
+        load.settle(ways, &mut route);
         all.join(load);
     }
     let mut pairs_all = Load::default();
@@ -344,7 +428,8 @@ fn tariff(
                 }
             }
         }
-        for load in &pairs {
+        for load in &mut pairs {
+            load.settle(ways, &mut route);
             pairs_all.join(load);
         }
     }
@@ -389,6 +474,7 @@ fn sides(
                 }
             }
         }
+        load.settle(ways, &mut route);
         let bit = load.per_bit(ways);
         classes[of.class(rank, pp) as usize] = load.class(ways, bit);
         (bit, load.longest, load.class.unwrap_or(PathClass::Local))
@@ -396,4 +482,77 @@ fn sides(
     (0..pp)
         .map(|rank| [side(rank, (rank + 1) % pp, Of::Up), side(rank, (rank + pp - 1) % pp, Of::Down)])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::BitRate;
+    use windtunnel_kernel::random::RandomStream;
+    use windtunnel_topology::{
+        BuildingSpec, CableSpec, CrossSpec, DEFAULT_PROPAGATION_PS_PER_M, HostSpec, RegionsSpec, Tier,
+        TopologySpec,
+    };
+
+    use super::*;
+
+    const RATE: BitRate = BitRate::from_gbps(400);
+
+    /// Two buildings of two and three tiers, hosts of four GPUs with a NIC each.
+    fn buildings() -> Topology {
+        let building = |name: &str, ports: &[u32]| BuildingSpec {
+            name: name.to_owned(),
+            region: 0,
+            hosts: 16,
+            tiers: ports.iter().map(|&ports| Tier::new(ports, RATE)).collect(),
+        };
+        let cable = CableSpec { length_mm: 3_000_000, ..CableSpec::new(RATE) };
+        let spec = RegionsSpec {
+            host: HostSpec::new(4, 4, RATE),
+            buildings: vec![building("a", &[8, 8]), building("b", &[8, 4, 2])],
+            cross: vec![CrossSpec { between: [0, 1], count: 6, cable }],
+            propagation_ps_per_m: DEFAULT_PROPAGATION_PS_PER_M,
+        };
+        Topology::new(&TopologySpec::Regions(spec)).expect("two buildings")
+    }
+
+    /// What is laid between switches, for all edges at once, is what edges lay one by one.
+    #[test]
+    fn edges_between_two_switches_are_laid_as_one_by_one() {
+        let topology = buildings();
+        let (slow, between) = (FxHashMap::default(), RefCell::default());
+        let nic_latency = Span::from_ns(600);
+        let balancer = LoadBalancer::Spray;
+        let ways = Ways {
+            topology: &topology,
+            balancer,
+            seed: 1,
+            slow: &slow,
+            nic_latency,
+            mtu: 4150,
+            header: 66,
+            between: &between,
+        };
+        let mut draws = RandomStream::new(7, "edges", 0);
+        let mut route = Route::new();
+        let (mut load, mut sums) = (Load::default(), FxHashMap::<u32, f64>::default());
+        let (mut latency, mut longest, mut class) = (0.0, 0.0f64, None);
+        for _ in 0..500 {
+            let [from, to] = [0; 2].map(|_: u32| RankId(draws.below(u64::from(topology.endpoints())) as u32));
+            let weight = 1.0 + draws.below(3) as f64;
+            load.edge(&ways, &mut route, (from, to), weight, 0);
+            let alone = ways.lay(from, to, 0, &mut route).ps() as f64;
+            (latency, longest) = (latency + alone * weight, longest.max(alone));
+            class = class.max(Some(route.class));
+            for &(link, share) in &route.links {
+                *sums.entry(link.0).or_default() += share * weight;
+            }
+        }
+        load.settle(&ways, &mut route);
+        assert!(between.borrow().known.len() > 50);
+        assert_eq!((load.longest, load.class), (longest, class));
+        assert!((load.latency / latency - 1.0).abs() < 1e-9);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * (1.0 + b);
+        assert_eq!(load.links.len(), sums.len());
+        assert!(sums.iter().all(|(link, &sum)| near(load.links[link], sum)));
+    }
 }
