@@ -34,7 +34,7 @@ def cargo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs Rust")
 def test_a_new_transport_builds_passes_its_tests_and_runs(command: Command, tmp_path: Path) -> None:
-    """Half a minute to one; where the engine has changed since, as long as its crates take to compile once more (minutes)."""
+    """Half a minute to one; where the engine has changed since, minutes: its crates are compiled once more."""
     said = command("new", "transport", "gentle-law").stderr
     assert "wrote gentle-law" in said
     folder = tmp_path / "gentle-law"

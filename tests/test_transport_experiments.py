@@ -7,9 +7,20 @@ import re
 import numpy as np
 import pytest
 
+import windtunnel
 from conftest import ROOT
 from windtunnel.experiments.check import Results, judge
 from windtunnel.experiments.loads import Load, Message, many, published
+from windtunnel.experiments.matrix import (
+    ASKS,
+    FABRICS,
+    TRANSPORTS,
+    WORKLOADS,
+    asked,
+    best_of,
+    mean_over,
+    measure,
+)
 from windtunnel.experiments.port import Flow, Port, jain, shared
 from windtunnel.experiments.reproduction import markdown
 from windtunnel.experiments.runner import Outcome
@@ -79,9 +90,10 @@ def test_jain_is_one_over_n_if_one_has_all() -> None:
     assert jain(np.full(7, 3.0)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["dctcp", "dcqcn", "hpcc", "swift", "tcp"])
+@pytest.mark.parametrize("name", ["dctcp", "dcqcn", "hpcc", "swift", "tcp", "choosing"])
 def test_each_page_has_the_claims_of_its_experiment(name: str) -> None:
-    experiment = read_experiment(ROOT / "experiments" / f"transport-{name}")
+    folder = "transports" if name == "choosing" else f"transport-{name}"
+    experiment = read_experiment(ROOT / "experiments" / folder)
     page = (ROOT / "docs" / "transports" / f"{name}.md").read_text(encoding="utf-8")
     for claim in experiment.claims:
         assert f"| {claim.claim}" in page, claim.claim
@@ -96,3 +108,29 @@ def test_a_page_says_bounds_tolerances_and_sources() -> None:
     text = markdown("T", "I", [Outcome(experiment, verdicts, {}, None)])
     assert "*(section 3.3, equation 10; figure 12)* | 42 ± 5% | 42 | holds |" in text
     assert "| at least 0.99, at most 1.01 | 42 | does not hold |" in text
+
+
+@pytest.mark.engine
+def test_cells_are_told_over_the_best_of_their_fabric_and_workload() -> None:
+    cells = measure(["dctcp", "ndp", "homa"], ["full"], ["permutation", "web search"], seeds=1, part=8)
+    assert len(cells) == 6
+    for workload in ("permutation", "web search"):
+        overs = {name: cells[name, "full", workload].over_best for name in ("dctcp", "ndp", "homa")}
+        assert min(overs.values()) == 1
+        first = best_of(cells, "full", workload)[0]
+        assert overs[first] == 1
+        assert best_of(cells, "full", workload, within=float("inf")) == sorted(overs, key=lambda name: overs[name])
+    both = [cells["ndp", "full", workload].over_best for workload in ("permutation", "web search")]
+    assert mean_over(cells, "ndp", "full", None) == pytest.approx(float(np.sqrt(np.prod(both))))
+    # A permutation of 500 KB takes its packets at line rate at least.
+    assert min(cell.time for (_, _, w), cell in cells.items() if w == "permutation") > 500_000 * 8e-3 / 400
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_every_transport_is_taken_on_every_fabric(fabric: str) -> None:
+    assert set(TRANSPORTS) == set(ASKS)
+    assert (len(TRANSPORTS), len(FABRICS), len(WORKLOADS)) == (20, 6, 5)
+    for transport in TRANSPORTS:
+        text = asked(transport, FABRICS[fabric], WORKLOADS["incast"], 1, 1).scenario
+        assert isinstance(text, dict)
+        windtunnel.explain(text)

@@ -64,6 +64,8 @@ class Load:
     """For how long flows begin. The first fifth is not counted: queues have to fill."""
     largest: int | None = None
     """Sizes are cut to this."""
+    latency_us: Mapping[int, float] | None = None
+    """Of a way of so many links, where cables differ; that of `metres` a cable if None."""
 
     def messages(self, seed: int) -> list[Message]:
         """The traffic: it depends on the load and its sizes, and on nothing of the transport."""
@@ -123,7 +125,10 @@ class Load:
         # The last packet waits for nobody behind the first link, unless it is shorter than what goes before it.
         behind = np.where(packets > 1, np.maximum(first, last), last)
         taken: NDArray[np.float64] = (wire + (links - 1) * behind) * 8e-3 / self.gbps
-        return taken + links * self.metres * NS_PER_M * 1e-3
+        if self.latency_us is None:
+            return taken + links * self.metres * NS_PER_M * 1e-3
+        ways: NDArray[np.float64] = np.array([self.latency_us[int(count)] for count in links], dtype=float)
+        return taken + ways
 
 
 @dataclass(frozen=True)
