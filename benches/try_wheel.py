@@ -17,6 +17,7 @@ STEPS = (
     ("run", "first.yaml", "--explain"),
     ("experiments", "list"),
     ("list", "gpus"),
+    ("new", "transport", "wheel-law", "--source", str(Path(__file__).resolve().parents[1])),
 )
 
 

@@ -62,6 +62,7 @@ IMPLEMENTED = (
     "fabrics",
     "example",
     "init",
+    "new",
 )
 
 

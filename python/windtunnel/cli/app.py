@@ -43,6 +43,7 @@ COMMANDS = {
     "validate": ("windtunnel.cli.validate", "Predict published measurements and say how far off that is"),
     "whatif": ("windtunnel.cli.whatif", "Ask what a change would cost: is this drain safe?"),
     "example": ("windtunnel.cli.example", "List the examples that come with Windtunnel, or write one"),
+    "new": ("windtunnel.cli.new", "Write a crate of your own: a transport to begin with"),
     "init": ("windtunnel.cli.init", "Write a first scenario for the answers to three questions"),
     "list": ("windtunnel.cli.names", "List what a scenario may name: gpus, models, topologies, …"),
     "schema": ("windtunnel.cli.schema", "Print the JSON Schema of a scenario"),

@@ -29,7 +29,7 @@ def markdown(title: str, intro: str, found: Sequence[Outcome | Broken]) -> str:
         if not isinstance(one, Broken):
             for verdict, observe in _strict(one):
                 counts[_word(one, verdict, observe)] += 1
-    said = ", ".join(f"{count} {word}" for word, count in counts.items())
+    said = ", ".join(f"{count} {_plural(word) if count != 1 else word}" for word, count in counts.items())
     return f"# {title}\n\n{intro}\n\nOf {sum(counts.values())} claims: {said}.\n\n" + "\n\n".join(sections) + "\n"
 
 
@@ -51,6 +51,10 @@ def _word(one: Outcome, verdict: Verdict, observe: str) -> str:
     return "holds in direction" if any(weaker) else "does not hold"
 
 
+def _plural(word: str) -> str:
+    return {"holds": "hold", "holds in direction": "hold in direction", "does not hold": "do not hold"}[word]
+
+
 def _section(one: Outcome | Broken) -> str:
     experiment = one.experiment
     head = f"## `{experiment.name}`: {experiment.title}"
@@ -58,11 +62,16 @@ def _section(one: Outcome | Broken) -> str:
         return f"{head}\n\nCould not be run: {one.message}"
     why = getattr(module_of(experiment.folder), "WHY", {})
     rows = ["| claim | expected | observed | verdict |", "|---|---|---|---|"]
+    within = {
+        claim.claim: f" ± {claim.tolerance:.0%}" for claim in experiment.claims if claim.relative and claim.tolerance
+    }
     for verdict, observe in _strict(one):
         word = _word(one, verdict, observe)
         reason = f": {why[observe]}" if word != "holds" and observe in why else ""
         claim = verdict.claim.removesuffix(DIRECTION).rstrip()
-        rows.append(f"| {claim} | {_value(verdict.expected)} | {_value(verdict.observed)} | {word}{reason} |")
+        source = "" if verdict.source == experiment.source else f" *({verdict.source})*"
+        expected = _value(verdict.expected) + within.get(verdict.claim, "")
+        rows.append(f"| {claim}{source} | {expected} | {_value(verdict.observed)} | {word}{reason} |")
     tables = [_table(name, frame) for name, frame in one.tables.items()]
     return "\n\n".join([head, "\n".join(rows), *tables])
 
@@ -74,4 +83,9 @@ def _table(name: str, frame: pl.DataFrame) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, dict):
+        words = {"min": "at least", "max": "at most"}
+        return ", ".join(f"{words.get(key, key)} {_value(item)}" for key, item in value.items())
+    if value is None:
+        return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

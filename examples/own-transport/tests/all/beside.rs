@@ -1,84 +1,15 @@
-//! The scenario beside this crate, with the transport that it names.
+//! What goes beside the transport: load balancers and a stage of switches.
 
-use serde_json::Value;
-use windtunnel_scenario::api::{Failure, RunRequest, names, run};
+use windtunnel_scenario::api::names;
 use windtunnel_scenario::modules::Modules;
-use windtunnel_scenario::table::Discard;
 
-const TEXT: &str = include_str!("../scenario.yaml");
-
-fn summary(overrides: &[(&str, &str)], modules: Modules) -> Result<Value, String> {
-    let request = RunRequest {
-        text: TEXT.to_owned(),
-        source: "scenario.yaml".to_owned(),
-        overrides: overrides.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect(),
-        modules,
-        ..RunRequest::default()
-    };
-    match run(&request, &mut Discard, &mut Discard) {
-        Ok(summary) => Ok(serde_json::from_str(&summary).expect("a summary is JSON")),
-        Err(Failure::Input(error)) => Err(error.to_string()),
-        Err(Failure::Run(_, message)) => Err(message),
-        Err(Failure::Cluster(error)) => Err(error.to_string()),
-    }
-}
-
-fn own(overrides: &[(&str, &str)]) -> Value {
-    summary(overrides, own_transport::modules()).expect("a run")
-}
-
-fn number(summary: &Value, pointer: &str) -> f64 {
-    summary.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} of {summary}"))
-}
-
-/// Alone on its path a message takes its packets at line rate, and the way of the last one.
-#[test]
-fn it_fills_an_idle_path() {
-    let summary = own(&[("jobs[0].workload.flows", "{pattern: incast, bytes: 8 MB, ranks: 2}")]);
-    let packets = 8e6 / 4_084.0;
-    let wire = (8e6 + 66.0 * f64::ceil(packets)) * 8.0 / 400e9;
-    let time = number(&summary, "/flows/fct_max_s");
-    assert!(time > wire && time < wire * 1.03, "{time} s for {wire} s on the wire");
-    assert_eq!(summary["network"]["packets_dropped"], 0);
-}
+use crate::ask::{number, own, summary};
+use serde_json::Value;
 
 #[test]
-fn its_parameters_reach_it_and_matter() {
-    let halved = own(&[]);
-    let tenth = own(&[("network.parameters", "{decrease: 0.1}")]);
-    assert!(number(&halved, "/network/ecn_marked") > 0.0);
-    assert!(number(&tenth, "/network/ecn_marked") > number(&halved, "/network/ecn_marked"));
-    assert_eq!(number(&halved, "/network/bytes_delivered"), 16.0 * 8e6);
-    let evidence = halved["evidence"].as_array().expect("a list");
-    assert!(evidence.iter().any(|row| row["constant"] == "transport aimd" && row["source"] == "brought along by the program"));
-    assert_eq!(own(&[])["flows"], halved["flows"]);
-}
-
-#[test]
-fn what_is_wrong_is_told_with_its_place() {
-    for (overrides, expected) in [
-        (
-            [("network.parameters", "{decrease: 2}")],
-            "scenario.yaml: network.parameters: `aimd`: `decrease` is 2, expected a part above 0 and up to 1",
-        ),
-        (
-            [("network.parameters", "{decraese: 1}")],
-            "scenario.yaml: network.parameters: `aimd`: unknown parameter `decraese`, expected `decrease`",
-        ),
-        (
-            [("network.transport", "amid")],
-            "scenario.yaml: network.transport: no transport `amid`\n\nhint: did you mean `aimd`?",
-        ),
-        (
-            [("network.transport", "dctcp")],
-            "scenario.yaml: network.parameters.decrease: `dctcp` has no such parameter\n\nhint: expected `g`, \
-             `initial_window`, `max_window`, `reorder`",
-        ),
-    ] {
-        assert_eq!(summary(&overrides, own_transport::modules()).expect_err("refused"), expected);
-    }
-    let error = summary(&[], Modules::default()).expect_err("nobody brings it along");
-    assert!(error.starts_with("scenario.yaml: network.transport: no transport `aimd`"), "{error}");
+fn a_misspelt_name_gets_the_nearest() {
+    let error = summary(&[("network.transport", "amid")], own_transport::modules()).expect_err("refused");
+    assert_eq!(error, "scenario.yaml: network.transport: no transport `amid`\n\nhint: did you mean `aimd`?");
 }
 
 const SPRAY: (&str, &str) = ("network.load_balancer", "spray");
@@ -213,12 +144,4 @@ fn what_it_brings_is_listed() {
     assert_eq!(known, ["evading", "tcn", "drill"]);
     assert_eq!(listed[1].1, "network.stage: marks what has waited for long (TCN); with `aimd`");
     assert!(names("modules", &Modules::default()).expect("a kind of name").is_empty());
-}
-
-#[test]
-fn it_is_listed_before_ours() {
-    let listed = names("transports", &own_transport::modules()).expect("a kind of name");
-    assert_eq!(listed[0].0, "aimd");
-    assert!(listed.iter().any(|(name, line)| name == "dctcp" && !line.is_empty()));
-    assert!(listed.iter().all(|(_, line)| !line.is_empty()));
 }

@@ -1,0 +1,4 @@
+//! What the transport does in whole runs.
+
+mod aimd;
+mod ask;
