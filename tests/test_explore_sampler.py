@@ -23,18 +23,19 @@ MICRO = (1, 2, 4)
 SCHEDULES = (("1f1b", 1), ("zb-h1", 1), ("zbv", 2), ("dorapp", 1), ("dorapp", 2), ("interleaved", 2))
 ZERO = (1, 3)
 RECOMPUTE = ("none", "full")
-KNOBS = (SIZES, SIZES, MICRO, SCHEDULES, ZERO, RECOMPUTE)
+KNOBS: tuple[tuple[object, ...], ...] = (SIZES, SIZES, MICRO, SCHEDULES, ZERO, RECOMPUTE)
 
 
 class _Asked:
-    """The cost model as a function of places in `KNOBS`: `times` takes a matrix, knobs by samples, and gives seconds."""
+    """The cost model as a function of places in `KNOBS`: `times` takes a matrix, knobs by samples, gives seconds."""
 
     def __init__(self) -> None:
         self.job = job()
         self.known: dict[tuple[int, ...], float] = {}
 
     def candidate(self, places: tuple[int, ...]) -> Candidate | None:
-        tp, pp, micro, (schedule, chunks), zero, recompute = (knob[at] for knob, at in zip(KNOBS, places, strict=True))
+        tp, pp, micro = SIZES[places[0]], SIZES[places[1]], MICRO[places[2]]
+        (schedule, chunks), zero, recompute = SCHEDULES[places[3]], ZERO[places[4]], RECOMPUTE[places[5]]
         if tp * pp > GPUS or self.job.global_batch % (micro * (GPUS // (tp * pp))):
             return None
         schedule, chunks = (schedule, chunks) if pp > 1 else ("1f1b", 1)
