@@ -61,3 +61,20 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     refused = command(*asked, "--budget", "1000", check=2)
     assert "--budget: no fabric for US$ 1,000: the cheapest takes US$ " in refused.stderr
     assert "--budget: expected more than 0" in command(*asked, "--budget", "0", check=2).stderr
+
+
+def test_a_slowdown_counts_the_gpus_of_each_job(command: Command, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed.yaml"
+    text = EXAMPLE.read_text(encoding="utf-8").replace("dp: 4, zero: 1}", "dp: 2, zero: 1}")
+    own = text[text.index("  - name: pretrain") :].replace("dp: 2", "dp: 1").replace("pretrain", "tune")
+    mixed.write_text(text + own, encoding="utf-8")
+    asked = ("fabrics", mixed, "--oversubscription", "1,4", "--store", tmp_path / "runs", "--workers", "1")
+    small = ("--set", "jobs[0].workload.global_batch=16", "--set", "jobs[1].workload.global_batch=8")
+    rows = json.loads(command(*asked, *small, "--json").stdout)["designs"]
+    assert all(len(row["job_s"]) == 2 for row in rows)
+    least = [min(row["job_s"][job] for row in rows) for job in range(2)]
+    for row in rows:
+        # 128 GPUs and 64.
+        slow = [row["job_s"][job] / least[job] for job in range(2)]
+        assert row["slowdown"] == pytest.approx((128 * slow[0] + 64 * slow[1]) / 192)
+    assert max(row["slowdown"] for row in rows) > 1.02

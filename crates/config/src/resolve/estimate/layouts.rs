@@ -37,8 +37,9 @@ use super::tariff::{Between, Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
-/// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch.
-type WorkKey = (u32, u32, u32, u32, u64, Layers);
+/// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch, and whether gradients are added to those of
+/// micro-batches before, which depends on the ZeRO stage.
+type WorkKey = (u32, u32, u32, u32, u64, bool, Layers);
 
 /// Settings, micro-batch, and all else of a layout that prices depend on.
 type LayoutKey = (u32, u64, Rc<str>);
@@ -445,7 +446,8 @@ impl Estimator {
         chunk: &Chunk,
     ) -> Rc<ChunkWork> {
         let layers = layers_of(&training.architecture, chunk);
-        let key = (settings, layout.tp, layout.cp, layout.ep, training.micro_batch, layers);
+        let adds = training.adds_gradients;
+        let key = (settings, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
         Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 

@@ -1,0 +1,86 @@
+"""A sampler that knows nothing of the explorer's space confirms what the exhaustive search finds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scipy.optimize import differential_evolution
+
+from test_explore import job
+from windtunnel.explore.model import answers
+from windtunnel.explore.search import Settings, search
+from windtunnel.explore.space import Candidate, Space
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+GPUS = 8
+SIZES = (1, 2, 4, 8)
+MICRO = (1, 2, 4)
+SCHEDULES = (("1f1b", 1), ("zb-h1", 1), ("zbv", 2), ("dorapp", 1), ("dorapp", 2), ("interleaved", 2))
+ZERO = (1, 3)
+RECOMPUTE = ("none", "full")
+KNOBS: tuple[tuple[object, ...], ...] = (SIZES, SIZES, MICRO, SCHEDULES, ZERO, RECOMPUTE)
+
+
+class _Asked:
+    """The cost model as a function of places in `KNOBS`: `times` takes a matrix, knobs by samples, gives seconds."""
+
+    def __init__(self) -> None:
+        self.job = job()
+        self.known: dict[tuple[int, ...], float] = {}
+
+    def candidate(self, places: tuple[int, ...]) -> Candidate | None:
+        tp, pp, micro = SIZES[places[0]], SIZES[places[1]], MICRO[places[2]]
+        (schedule, chunks), zero, recompute = SCHEDULES[places[3]], ZERO[places[4]], RECOMPUTE[places[5]]
+        if tp * pp > GPUS or self.job.global_batch % (micro * (GPUS // (tp * pp))):
+            return None
+        schedule, chunks = (schedule, chunks) if pp > 1 else ("1f1b", 1)
+        dp = GPUS // (tp * pp)
+        return Candidate(tp, 1, 1, pp, dp, zero, 1, self.job.own["order"], schedule, chunks, 0, micro, recompute)
+
+    def times(self, matrix: NDArray[np.float64]) -> list[float]:
+        asked = [tuple(round(value) for value in sample) for sample in matrix.T]
+        new = {places: self.candidate(places) for places in asked if places not in self.known}
+        own, training = self.job.own["parallelism"], self.job.own["training"]
+        real = {places: candidate for places, candidate in new.items() if candidate}
+        choices: list[dict[str, Any]] = [candidate.choice(own, training) for candidate in real.values()]
+        found = answers(self.job.source, self.job.overrides, choices) if choices else []
+        for places in new:
+            self.known[places] = math.inf
+        for places, answer in zip(real, found, strict=True):
+            if answer.iteration_s is not None and answer.fits:
+                self.known[places] = answer.iteration_s
+        # What cannot run is worse than all that can; a finite number, so that samples can be compared.
+        return [min(self.known[places], 1e6) for places in asked]
+
+
+def test_zero_stages_asked_together_do_not_share_their_kernels() -> None:
+    asked = _Asked()
+    # Without whole gradients (ZeRO 3) none are added up: a backward pass of other kernels.
+    both = [Candidate(1, 1, 1, 1, GPUS, zero, 1, asked.job.own["order"], "1f1b", 1, 0, 2, "none") for zero in (1, 3)]
+    own, training = asked.job.own["parallelism"], asked.job.own["training"]
+    choices = [candidate.choice(own, training) for candidate in both]
+    alone = [answers(asked.job.source, asked.job.overrides, [choice])[0] for choice in choices]
+    assert answers(asked.job.source, asked.job.overrides, choices) == alone
+    assert answers(asked.job.source, asked.job.overrides, choices[::-1]) == alone[::-1]
+    assert alone[1].compute_s < alone[0].compute_s
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_differential_evolution_finds_the_same_best(seed: int) -> None:
+    asked = _Asked()
+    space = Space(cp=(1,), zero=ZERO, run_lengths=(0,), chunks=(1, 2), micro_batches=MICRO, recompute=RECOMPUTE)
+    whole = search(asked.job, space, Settings())
+    assert whole.whole
+    bounds = [(0, len(knob) - 1) for knob in KNOBS]
+    found = differential_evolution(
+        asked.times, bounds, integrality=[True] * len(KNOBS), vectorized=True, updating="deferred", polish=False,
+        popsize=12, maxiter=25, tol=0.0, rng=seed,
+    )  # fmt: skip
+    # It has not looked at everything.
+    assert len(asked.known) < 0.8 * math.prod(map(len, KNOBS))
+    assert found.fun == whole.rows[0][1].iteration_s
