@@ -359,7 +359,7 @@ impl Estimator {
             return Ok(Outcome::TooLarge(memory));
         }
         let tariffs = self.tariffs(&layout, placement);
-        let key = neutral(number, &layout, placement, training.micro_batch);
+        let key = neutral(number, &layout, placement, &training);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
         let mut own: FxHashMap<Layers, Priced> = FxHashMap::default();
@@ -523,13 +523,14 @@ fn runs(layout: &Layout) -> Runs {
 }
 
 /// All of a layout that the prices of its chunks depend on: the schedule counts by the passes that it runs.
-fn neutral(settings: u32, layout: &Layout, placement: Placement, micro_batch: u64) -> LayoutKey {
+fn neutral(settings: u32, layout: &Layout, placement: Placement, training: &Training) -> LayoutKey {
     let Runs { whole, split } = runs(layout);
     let schedule =
         ScheduleSettings { split_overhead: layout.schedule.split_overhead, ..ScheduleSettings::default() };
     let layout = Layout { schedule, microbatches: 1, ..layout.clone() };
-    let passes = [whole, split, placement.shape == Shape::Bidirectional];
-    (settings, micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
+    // Whether gradients are added depends on the number of micro-batches, which prices do not otherwise.
+    let passes = [whole, split, placement.shape == Shape::Bidirectional, training.adds_gradients];
+    (settings, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
 }
 
 /// A course's key as something that has an order.
