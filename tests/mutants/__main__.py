@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -134,24 +135,25 @@ def words(by: str) -> list[str]:
 
 def ran(tree: Path, command: list[str], *, executed: bool = False) -> bool:
     target = str(SCRATCH / "build")
-    try:
-        done = subprocess.run(
-            [*command, "--target-dir", target],
-            cwd=tree, env={**os.environ, **QUICK}, capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        # A change that makes a test run for ever does not pass unnoticed.
-        return False
+    with subprocess.Popen(
+        [*command, "--target-dir", target],
+        cwd=tree, env={**os.environ, **QUICK}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            # A change that makes a test run for ever does not pass unnoticed. The test is a child of cargo's.
+            os.killpg(process.pid, signal.SIGKILL)
+            return False
     if (
         executed
-        and done.returncode == 0
-        and not any(
-            line.startswith("test result: ok.") and " 0 passed" not in line for line in done.stdout.splitlines()
-        )
+        and process.returncode == 0
+        and not any(line.startswith("test result: ok.") and " 0 passed" not in line for line in said.splitlines())
     ):
         sys.stderr.write(f"no test was run by `{' '.join(command)}`\n")
         return False
-    return done.returncode == 0
+    return process.returncode == 0
 
 
 if __name__ == "__main__":
