@@ -11,6 +11,7 @@ that on the idle path: its packets at line rate, one packet more at each further
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,8 @@ class Load:
     """For how long flows begin. The first fifth is not counted: queues have to fill."""
     largest: int | None = None
     """Sizes are cut to this."""
+    every_header: bool = False
+    """Whether the load counts the header of every packet of short flows, too; otherwise those of full packets."""
     latency_us: Mapping[int, float] | None = None
     """Of a way of so many links, where cables differ; that of `metres` a cable if None."""
 
@@ -74,7 +77,11 @@ class Load:
         if self.largest is not None:
             points[:, 0] = np.minimum(points[:, 0], self.largest)
         payload = self.mtu - self.header
-        mean = float(np.sum(np.diff(points[:, 1]) * (points[1:, 0] + points[:-1, 0]) / 2)) * self.mtu / payload
+        if self.every_header:
+            drawn = np.interp((np.arange(1_000_000) + 0.5) / 1e6, points[:, 1], points[:, 0])
+            mean = float(np.mean(drawn + np.ceil(drawn / payload) * self.header))
+        else:
+            mean = float(np.sum(np.diff(points[:, 1]) * (points[1:, 0] + points[:-1, 0]) / 2)) * self.mtu / payload
         gap_us = mean * 8e-3 / self.gbps / self.load
         found = []
         for source in range(self.hosts):
@@ -162,6 +169,7 @@ class Slowdowns:
         return sum(int(one[key]) for one in self.network)
 
 
+@cache
 def published(name: str) -> list[list[float]]:
     """Points (bytes, part of the flows up to there) of a sheet of `data/flows`."""
     from ruamel.yaml import YAML  # noqa: PLC0415
