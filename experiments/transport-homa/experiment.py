@@ -19,8 +19,8 @@ LEVELS = {"homa-w2": 7, "homa-w3": 4, "homa-w4": 1, "websearch": 1}
 """Priorities of what is sent unasked, of eight, as the paper has them for each workload (section 5.2)."""
 LEARNED = "homa, levels learned"
 WHY = {
-    "learned_over_given": "a sender hears of a receiver's levels with that receiver's first answer, and has one level for "
-    "all until then; of 144 hosts it meets each about once in this time",
+    "learned_over_given": "a sender hears of a receiver's levels with that receiver's first answer, and has one level "
+    "for all until then; of 144 hosts it meets each about once in this time",
 }
 """By figure observed: why a claim on it does not hold."""
 TRANSPORTS: dict[str, dict[str, Any]] = {
