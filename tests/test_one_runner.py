@@ -25,7 +25,7 @@ MAY_START = {
     "studies/worker.py": {"multiprocessing"},
     # The testbed starts the kernel's tools and its hosts' programs, and no run.
     "testbed/shell.py": {"subprocess"},
-    "testbed/flows.py": {"subprocess"},
+    "testbed/programs.py": {"subprocess"},
     "testbed/sender.py": {"threading"},
     # The recorder starts the user's program, and no run.
     "recorder/launch.py": {"subprocess"},
