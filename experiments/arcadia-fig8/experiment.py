@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,9 +11,8 @@ import polars as pl
 
 from windtunnel.testbed import training
 from windtunnel.testbed.compare import HEADER
-from windtunnel.testbed.fabric import Shape, built, congestions
+from windtunnel.testbed.fabric import Shape
 from windtunnel.testbed.predict import predicted, simulated
-from windtunnel.testbed.shell import demand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +28,7 @@ RUNS = 8
 def observe(_: Results) -> dict[str, Any]:
     """Mean absolute errors, from no alignment to all."""
     shape = Shape()
-    python = os.environ.get("WINDTUNNEL_TORCH_PYTHON", sys.executable)
-    demand()
-    congestions(["cubic"])
-    training.demand_torch(python)
-    with built(shape) as fabric:
-        runs = [
-            training.train(fabric, model, training.placed(shape.leaves * shape.hosts, seed), f"run {seed}", python)
-            for seed, model in enumerate(training.models(RUNS))
-        ]
+    runs = list(training.trained(shape, RUNS, training.usual_python()))
     errors = breakdown(shape, [run for run in runs if not run.host_bound])
     names = list(errors)
     gains = {name: errors[before] - errors[name] for before, name in pairwise(names)}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from windtunnel.testbed import training
-from windtunnel.testbed.fabric import Shape, built, congestions
+from windtunnel.testbed.fabric import Shape
 from windtunnel.testbed.predict import record
-from windtunnel.testbed.shell import demand
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,15 +21,7 @@ RUNS = 8
 def observe(_: Results) -> dict[str, Any]:
     """The runs, and how far off their steps are."""
     shape = Shape()
-    python = os.environ.get("WINDTUNNEL_TORCH_PYTHON", sys.executable)
-    demand()
-    congestions(["cubic"])
-    training.demand_torch(python)
-    with built(shape) as fabric:
-        runs = [
-            training.train(fabric, model, training.placed(shape.leaves * shape.hosts, seed), f"run {seed}", python)
-            for seed, model in enumerate(training.models(RUNS))
-        ]
+    runs = list(training.trained(shape, RUNS, training.usual_python()))
     found = record(shape, runs)
     return {
         "steps": pl.DataFrame(found["runs"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windtunnel.testbed.compare import Judged
+    from windtunnel.testbed.fabric import Shape
 
 app = Commands(no_args_is_help=True)
 
@@ -56,20 +56,12 @@ def run(
     from windtunnel.results.folder import write_beside
     from windtunnel.testbed import table
     from windtunnel.testbed.compare import TRANSPORTS
-    from windtunnel.testbed.fabric import Shape, built, congestions
+    from windtunnel.testbed.fabric import built, congestions
     from windtunnel.testbed.flows import PATTERNS, Done, drawn, send
     from windtunnel.testbed.shell import demand
     from windtunnel.validate.quantities import quantity
 
-    shape = Shape(
-        leaves,
-        hosts,
-        spines,
-        round(8 * quantity(rate, "rate", "--rate")),
-        round(quantity(queue, "size", "--queue")),
-        acknowledgements,
-    )
-    shape.check()
+    shape = _shape((leaves, hosts, spines), rate, queue, acknowledgements)
     mean = round(quantity(size, "size", "--size"))
     names = congestion or ["reno", "cubic"]
     for name, known, option in [
@@ -115,7 +107,10 @@ def train(
     rate: Annotated[str, Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
     queue: Annotated[str, Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
     runs: Annotated[int, Option(min=1, max=50, help="Runs: of a model each, its ranks on drawn hosts.")] = 8,
-    python: Annotated[str, Option(metavar="PATH", help="A Python that has PyTorch.")] = sys.executable,
+    python: Annotated[
+        str | None,
+        Option(metavar="PATH", help="A Python that has PyTorch.  [default: $WINDTUNNEL_TORCH_PYTHON, else this one]"),
+    ] = None,
     file: Annotated[Path, Option("--out", metavar="FILE", help="What was measured, a run a line.")] = Path(
         "training.jsonl"
     ),
@@ -127,29 +122,17 @@ def train(
     """Train small transformers by PyTorch and gloo over a testbed, and predict the time of a step from packets."""
     from windtunnel.results.folder import write_beside
     from windtunnel.testbed import training
-    from windtunnel.testbed.fabric import Shape, built, congestions
-    from windtunnel.testbed.shell import demand
-    from windtunnel.validate.quantities import quantity
 
     if saved is not None:
         return _predicted(saved, json=json)
-    shape = Shape(
-        leaves, hosts, spines, round(8 * quantity(rate, "rate", "--rate")), round(quantity(queue, "size", "--queue"))
-    )
-    shape.check()
-    demand()
-    congestions(["cubic"])
-    training.demand_torch(python)
+    shape = _shape((leaves, hosts, spines), rate, queue)
     done: list[training.Trained] = []
-    with built(shape) as fabric:
-        for seed, model in enumerate(training.models(runs)):
-            order = training.placed(leaves * hosts, seed)
-            done.append(training.train(fabric, model, order, f"{model.width}x{model.layers}-{seed}", python))
-            talk().print(
-                f"{done[-1].name}: a step of {done[-1].step:.2f} s" + (", host-bound" if done[-1].host_bound else ""),
-                style="dim",
-            )
-            write_beside(file, training.written(shape, done).encode())
+    for run in training.trained(shape, runs, python or training.usual_python()):
+        done.append(run)
+        talk().print(
+            f"{run.name}: a step of {run.step:.2f} s" + (", host-bound" if run.host_bound else ""), style="dim"
+        )
+        write_beside(file, training.written(shape, done).encode())
     return _predicted(file, json=json)
 
 
@@ -165,6 +148,17 @@ def clean(
     gone = remove(living=living)
     out().print(f"{len(gone)} namespaces taken away")
     return DONE
+
+
+def _shape(sizes: tuple[int, int, int], rate: str, queue: str, acknowledgements: str = "first") -> Shape:
+    """The shape that options say. Raises `InputError` for what is no testbed."""
+    from windtunnel.testbed.fabric import Shape
+    from windtunnel.validate.quantities import quantity
+
+    bits, held = round(8 * quantity(rate, "rate", "--rate")), round(quantity(queue, "size", "--queue"))
+    shape = Shape(*sizes, bits, held, acknowledgements)
+    shape.check()
+    return shape
 
 
 def _compared(file: Path, *, json: bool) -> int:

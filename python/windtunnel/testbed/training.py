@@ -7,8 +7,10 @@ that exchanges nothing) and from gloo's ring, which `workload` writes down.
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.engine import InputError, RunError
 from windtunnel.source import read_text
 from windtunnel.testbed import trainer
-from windtunnel.testbed.fabric import Shape
+from windtunnel.testbed.fabric import Shape, built, congestions
 from windtunnel.testbed.programs import hear, line, tell
-from windtunnel.testbed.shell import inside, lacks
+from windtunnel.testbed.shell import demand, inside, lacks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from windtunnel.testbed.fabric import Fabric
 
@@ -90,6 +92,25 @@ def demand_torch(python: str) -> None:
             f"`{python}` has no PyTorch with gloo: {said}\n\n"
             "hint: `pip install torch`, or name a Python that has it: `--python PATH`"
         )
+
+
+def usual_python() -> str:
+    """The Python that trains where none is named: that of WINDTUNNEL_TORCH_PYTHON, else this one."""
+    return os.environ.get("WINDTUNNEL_TORCH_PYTHON", sys.executable)
+
+
+def trained(shape: Shape, count: int, python: str) -> Iterator[Trained]:
+    """Runs over a testbed that stands as long as they are asked for: of a model each, their ranks on drawn hosts.
+
+    Raises `InputError` where there can be no testbed, or `python` cannot train; `RunError` if a rank fails.
+    """
+    demand()
+    congestions(["cubic"])
+    demand_torch(python)
+    with built(shape) as fabric:
+        for seed, model in enumerate(models(count)):
+            order = placed(shape.leaves * shape.hosts, seed)
+            yield train(fabric, model, order, f"{model.width}x{model.layers}-{seed}", python)
 
 
 def train(fabric: Fabric, model: Model, hosts: Sequence[int], name: str, python: str) -> Trained:

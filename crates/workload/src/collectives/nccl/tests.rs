@@ -2,9 +2,13 @@
 
 mod curves;
 
+use std::sync::Arc;
+
+use windtunnel_kernel::{Bytes, Span};
+
 use super::prior::Hop;
 use super::*;
-use crate::collectives::CollectiveKind;
+use crate::collectives::{CollectiveKind, CollectiveSpec, Plan, Tuner};
 
 fn dgx_h100() -> Hardware {
     Hardware {
@@ -519,4 +523,35 @@ fn a_peer_of_grouped_sends_has_fewer_channels_among_more_ranks() {
     // 8 · 16 operations are four for each of 32 channels.
     let alone = time(2, 8);
     assert!((time(10, 2) / alone - 2.0).abs() < 0.01 && (time(10, 8) / alone - 8.0).abs() < 0.01);
+}
+
+/// Message by message: of what passes before the bytes, a collective leaves what its messages bring by themselves. A ring over two
+/// domains of eight leaves its domain in two of fifteen steps.
+#[test]
+fn messages_bring_the_latency_of_their_chain_and_launch_the_rest() {
+    struct Always(crate::collectives::Algorithm);
+    impl Tuner for Always {
+        fn choose(&self, _: &CollectiveSpec, _: u32) -> crate::collectives::Algorithm {
+            self.0
+        }
+    }
+    let (inside, between) = (100_000, 1_000_000);
+    let library = Library(Arc::new(Machine {
+        hardware: dgx_h100(),
+        settings: Settings::default(),
+        rules: Vec::new(),
+        constants: Constants::default(),
+        hosts_of_domain: 1,
+        payload: 1.0,
+        latency: [Span::from_ps(inside), Span::from_ps(between)],
+    }));
+    let spec = CollectiveSpec {
+        domain: 8,
+        library: Some(library.clone()),
+        ..CollectiveSpec::new(CollectiveKind::AllGather, Bytes::new(64 << 20))
+    };
+    let before = library.0.cost_of(&spec, 16).expect("NCCL gathers").before.ps();
+    let ring = Plan::by_steps(&spec, 16, &Always(crate::collectives::Algorithm::Ring)).expect("a ring");
+    assert!(before > 13 * inside + 2 * between);
+    assert_eq!(ring.before().ps(), before - (13 * inside + 2 * between));
 }
