@@ -96,7 +96,7 @@ def explore(
     json: Annotated[bool, Option("--json", help="Print the outcome as JSON and nothing else.")] = False,
 ) -> int:
     """Search for the best layout of a job, prove it by simulation, and write it down."""
-    from windtunnel.cli.layouts import _names, _numbers
+    from windtunnel.cli.option_lists import names, numbers
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
     from windtunnel.explore.export import scenario as scenario_text
@@ -116,11 +116,11 @@ def explore(
     check_files({"--page": page, "--save": save})
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     given = {
-        "job": job, "gpus": gpus, "tp": _numbers("--tp", tp, 1), "cp": _numbers("--cp", cp, 1),
-        "ep": _numbers("--ep", ep, 1), "pp": _numbers("--pp", pp, 1), "zero": _numbers("--zero", zero, 0),
-        "replicate": _numbers("--replicate", replicate, 1), "order": _names(order), "schedule": _names(schedule),
-        "chunks": _numbers("--chunks", chunks, 1), "run_length": _numbers("--run-length", run_length, 0),
-        "micro_batch": _numbers("--micro-batch", micro_batch, 1), "recompute": _names(recompute),
+        "job": job, "gpus": gpus, "tp": numbers("--tp", tp, 1), "cp": numbers("--cp", cp, 1),
+        "ep": numbers("--ep", ep, 1), "pp": numbers("--pp", pp, 1), "zero": numbers("--zero", zero, 0),
+        "replicate": numbers("--replicate", replicate, 1), "order": names(order), "schedule": names(schedule),
+        "chunks": numbers("--chunks", chunks, 1), "run_length": numbers("--run-length", run_length, 0),
+        "micro_batch": numbers("--micro-batch", micro_batch, 1), "recompute": names(recompute),
         "context_least": context_least, "divisors": divisors or None, "uneven": uneven or None, "keep": keep,
         "perturb": perturb, "ratio": ratio, "budget": budget, "objective": objective, "prove": prove, "packet": packet,
         "advise": advise or None,
@@ -238,14 +238,14 @@ def _advised(
 
 def _networks(balancers: str | None, pairs: str | None, transports: str | None) -> list[Network]:
     """Every combination of what is named; one of the scenario's own if nothing is."""
-    from windtunnel.cli.layouts import _names, _numbers
+    from windtunnel.cli.option_lists import names, numbers
     from windtunnel.explore.prove import Network
 
     return [
         Network(balancer, number, transport)
-        for balancer in _names(balancers) or (None,)
-        for number in _numbers("--queue-pairs", pairs, 1) or (None,)
-        for transport in _names(transports) or (None,)
+        for balancer in names(balancers) or (None,)
+        for number in numbers("--queue-pairs", pairs, 1) or (None,)
+        for transport in names(transports) or (None,)
     ]
 
 

@@ -34,7 +34,7 @@ def fabrics(
     json: Annotated[bool, Option("--json", help="Print the outcome as JSON and nothing else.")] = False,
 ) -> int:
     """Try fabrics for the jobs of a scenario: what each costs, and what the jobs take on it."""
-    from windtunnel.cli.layouts import _names, _numbers
+    from windtunnel.cli.option_lists import names, numbers
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.fabric import designs, front, remarks, tried
     from windtunnel.source import read_source
@@ -45,8 +45,8 @@ def fabrics(
         raise InputError(f"--budget: expected more than 0, for nothing is built for nothing, found {budget:g}")
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     found = designs(
-        read, pairs, oversubscription=_numbers("--oversubscription", oversubscription, 1) or (),
-        rates=_names(rate) or (), planes=_numbers("--planes", planes, 1) or (),
+        read, pairs, oversubscription=numbers("--oversubscription", oversubscription, 1) or (),
+        rates=names(rate) or (), planes=numbers("--planes", planes, 1) or (),
     )  # fmt: skip
     with Store(store) as opened, SearchBar("running") as bar:
         limits = Limits(workers=workers, seconds=time_limit)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
+from windtunnel.cli.option_lists import names, numbers
 from windtunnel.cli.search_bar import SearchBar
 from windtunnel.engine import InputError
 from windtunnel.results.folder import TABLES, check_file
@@ -68,11 +69,11 @@ def layouts(
         raise InputError(f"--fabric: expected `ideal` or `real`, found `{fabric}`")
     check_file(out, "--out", TABLES)
     space = Space(
-        schedules=_names(schedule) or Space.schedules,
-        chunks=_numbers("--chunks", chunks, 2),
-        micro_batches=_numbers("--micro-batch", micro_batch, 1),
-        zero=_numbers("--zero", zero, 0),
-        recompute=_names(recompute),
+        schedules=names(schedule) or Space.schedules,
+        chunks=numbers("--chunks", chunks, 2),
+        micro_batches=numbers("--micro-batch", micro_batch, 1),
+        zero=numbers("--zero", zero, 0),
+        recompute=names(recompute),
         divisors=divisors,
     )
     pairs = [parse_override(text) for text in overrides or []]
@@ -119,17 +120,3 @@ def best_layout(source: Source, pairs: list[tuple[str, str]]) -> list[tuple[str,
         (f"{job.place}.workload.training.layers_per_stage", "null"),
         *((key, override_text(value)) for key, value in values.items()),
     ]
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _numbers(option: str, text: str | None, least: int) -> tuple[int, ...] | None:
-    names = _names(text)
-    if names is None:
-        return None
-    wrong = next((name for name in names if not name.isdigit() or int(name) < least), None)
-    if wrong is not None or not names:
-        raise InputError(f"{option}: expected whole numbers from {least}, such as `1,2,4`, found `{wrong or text}`")
-    return tuple(int(name) for name in names)
