@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from windtunnel import engine
-from windtunnel.explore.model import answers
 from windtunnel.explore.space import Space
 from windtunnel.layout.job import read_job
+from windtunnel.layout.priced import answers
 from windtunnel.source import read_source
 
 ROUNDS = 50

@@ -139,7 +139,8 @@ def test_rows_of_two_stays_do_not_mix(tmp_path: Path, full: bool) -> None:
 
 
 def trained(**more: Any) -> dict[str, Any]:  # noqa: ANN401
-    workload = {"model": "opt-350m", "global_batch": 4, "micro_batch": 1, "sequence": 512}
+    workload: dict[str, Any] = {"model": "opt-350m", "global_batch": 4, "micro_batch": 1, "sequence": 512}
+    workload["training"] = {"framework": "none"}
     first, second = (
         {"name": name, "workload": workload, "parallelism": {"dp": 4}, "iterations": 3} for name in ("a", "b")
     )

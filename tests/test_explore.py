@@ -15,13 +15,13 @@ from windtunnel.engine import InputError
 from windtunnel.experiments import find, run_experiment
 from windtunnel.explore.accuracy import WIDE, compared, drawn, errors
 from windtunnel.explore.export import FRAMEWORKS, scenario, settings
-from windtunnel.explore.model import answers
 from windtunnel.explore.outcome import sailor
 from windtunnel.explore.prove import prove, reordering
 from windtunnel.explore.search import Settings, even, search
 from windtunnel.explore.space import Candidate, Space
 from windtunnel.layout import search as layouts
 from windtunnel.layout.job import explain, read_job
+from windtunnel.layout.priced import answers
 from windtunnel.layout.space import Space as LayoutSpace
 from windtunnel.source import read_source
 from windtunnel.studies.runner import Limits
@@ -302,7 +302,7 @@ def test_experiments_of_the_paper_hold(name: str) -> None:
 
 def test_a_stopped_search_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     of = job()
-    monkeypatch.setattr("windtunnel.explore.model.AT_ONCE", 16)
+    monkeypatch.setattr("windtunnel.layout.priced.AT_ONCE", 16)
 
     def stop(_: str, done: int, __: int) -> None:
         if done >= 32:

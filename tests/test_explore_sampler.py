@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import differential_evolution
 
 from test_explore import job
-from windtunnel.explore.model import answers
 from windtunnel.explore.search import Settings, search
 from windtunnel.explore.space import Candidate, Space
+from windtunnel.layout.priced import answers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ def test_zero_stages_asked_together_do_not_share_their_kernels() -> None:
     asked = _Asked()
     # Without whole gradients (ZeRO 3) none are added up: a backward pass of other kernels.
     both = [Candidate(1, 1, 1, 1, GPUS, zero, 1, asked.job.own["order"], "1f1b", 1, 0, 2, "none") for zero in (1, 3)]
-    own, training = asked.job.own["parallelism"], asked.job.own["training"]
+    own, training = asked.job.own["parallelism"], {**asked.job.own["training"], "framework": "none"}
     choices = [candidate.choice(own, training) for candidate in both]
     alone = [answers(asked.job.source, asked.job.overrides, [choice])[0] for choice in choices]
     assert answers(asked.job.source, asked.job.overrides, choices) == alone

@@ -54,7 +54,7 @@ def evidence(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_a_framework_fills_what_a_job_leaves_out(tmp_path: Path) -> None:
-    plain = explained(tmp_path, layout=", zero: 3")
+    plain = explained(tmp_path, "framework: none", ", zero: 3")
     told = explained(tmp_path, "framework: torchtitan")
     # ZeRO 3 and gradients in 32 bits come from the sheet, and so twice the bytes of 16 bits.
     assert gradients(told) == pytest.approx(2 * gradients(plain))
@@ -70,17 +70,48 @@ def test_what_a_job_says_goes_before_its_framework(tmp_path: Path) -> None:
     assert "framework.gradients" not in kinds
     assert "framework.zero" not in kinds
     assert "framework.attention" in kinds
-    assert gradients(found) == pytest.approx(gradients(explained(tmp_path, layout=", zero: 0")))
+    assert gradients(found) == pytest.approx(gradients(explained(tmp_path, "framework: none", ", zero: 0")))
 
 
-def test_none_is_the_same_as_no_framework(tmp_path: Path) -> None:
-    assert explained(tmp_path, "framework: none")["jobs"] == explained(tmp_path)["jobs"]
+@pytest.mark.parametrize(
+    ("layout", "ordinary"),
+    [
+        ("dp: 16", "megatron"),
+        ("dp: 16, zero: 1", "megatron"),
+        ("dp: 16, zero: 3", "fsdp"),
+        ("dp: 16, zero: 3, replicate: 2", "fsdp"),
+        ("cp: 2, dp: 8, zero: 3", "fsdp"),
+        ("tp: 2, dp: 8, zero: 3", "megatron"),
+        ("pp: 2, dp: 8, zero: 3", "megatron"),
+    ],
+)
+def test_a_job_that_says_nothing_gets_what_is_ordinary_for_its_layout(
+    tmp_path: Path, layout: str, ordinary: str
+) -> None:
+    def jobs(training: str) -> object:
+        path = tmp_path / "scenario.yaml"
+        path.write_text(JOB.format(training=training, layout="").replace("dp: 16", layout))
+        found = windtunnel.explain(str(path))["jobs"]
+        # How far it may be off is another thing where nothing was said.
+        for job in found:
+            job["model"].pop("expected_error", None)
+        return found
+
+    assert jobs("") == jobs(f"framework: {ordinary}")
+    assert jobs("") != jobs("framework: none")
 
 
-def test_a_job_that_says_nothing_of_its_software_is_told_what_it_assumes(tmp_path: Path) -> None:
-    (told,) = [row for row in explained(tmp_path)["evidence"] if row["constant"] == "framework"]
-    assert told["kind"] == "inferred"
-    assert "`workload.training.framework`" in told["source"]
+def test_what_a_job_says_of_its_software_leaves_out_what_is_ordinary(tmp_path: Path) -> None:
+    assert explained(tmp_path, "dispatch: 0 us")["jobs"] == explained(tmp_path, "framework: none")["jobs"]
+
+
+@pytest.mark.parametrize(("training", "told"), [("", "`megatron`"), ("framework: none", "`none`")])
+def test_a_job_that_says_nothing_of_its_software_is_told_what_it_assumes(
+    tmp_path: Path, training: str, told: str
+) -> None:
+    (row,) = [row for row in explained(tmp_path, training)["evidence"] if row["constant"] == "framework"]
+    assert row["kind"] == "inferred"
+    assert told in row["source"]
     for said in ("framework: nemo", "dispatch: 50 us", "attention: flash2"):
         assert "framework" not in evidence(explained(tmp_path, said))
 
@@ -98,7 +129,7 @@ def test_a_framework_of_ones_own_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(OWN)
     found = explained(tmp_path, "framework: ./mine.yaml")
     assert evidence(found)["framework.gradients"] == "measured"
-    assert gradients(found) == pytest.approx(2 * gradients(explained(tmp_path)))
+    assert gradients(found) == pytest.approx(2 * gradients(explained(tmp_path, "framework: none")))
 
 
 @pytest.mark.parametrize(

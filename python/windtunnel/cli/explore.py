@@ -14,11 +14,11 @@ from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
     from windtunnel.explore.advise import Advice
-    from windtunnel.explore.model import Answer
     from windtunnel.explore.prove import Network, Proven
     from windtunnel.explore.search import Found
     from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
+    from windtunnel.layout.priced import Answer
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 

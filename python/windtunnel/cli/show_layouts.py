@@ -56,7 +56,7 @@ def reasons(rows: list[Row]) -> dict[str, int]:
     for row in rows:
         text = row.message or row.state
         if row.state == "slower":
-            text = "not run: by their computations and what these wait for they take longer than the best"
+            text = "not run: by their computations, or by the cost model, they take longer than the best"
         elif "GiB missing" in text:
             text = "refused: too little memory"
         else:

@@ -8,17 +8,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windtunnel.explore.model import answers
 from windtunnel.explore.prove import prove
 from windtunnel.explore.space import Space
+from windtunnel.layout.priced import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from windtunnel.explore.model import Answer
     from windtunnel.explore.prove import Proven
     from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
+    from windtunnel.layout.priced import Answer
     from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 

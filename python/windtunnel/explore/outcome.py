@@ -9,11 +9,11 @@ from windtunnel.explore.prove import reordering
 from windtunnel.explore.search import facts_of
 
 if TYPE_CHECKING:
-    from windtunnel.explore.model import Answer
     from windtunnel.explore.prove import Proven
     from windtunnel.explore.search import Found
     from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
+    from windtunnel.layout.priced import Answer
 
 FRONT = 100
 """Layouts of the front that are told."""

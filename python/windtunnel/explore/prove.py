@@ -16,9 +16,9 @@ from windtunnel.studies.runner import Limits, Progress, run_points
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from windtunnel.explore.model import Answer
     from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
+    from windtunnel.layout.priced import Answer
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.store import Store
 

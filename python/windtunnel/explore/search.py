@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.explore.model import Answer, answers
 from windtunnel.explore.space import Accounts, Candidate
 from windtunnel.layout.job import explain
+from windtunnel.layout.priced import Answer, answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -35,8 +35,6 @@ class Examined:
     memory_bytes: int | None
     """Of the GPU that holds most."""
     least_s: float | None
-    each_s: float | None = None
-    """Computations of a micro-batch on the rank that has most."""
 
 
 def examine(job: Job, layout: Layout) -> Examined:
@@ -61,19 +59,7 @@ def examine(job: Job, layout: Layout) -> Examined:
     short = next((text for text in found["warnings"] if "GiB missing" in text), None)
     refused = None if fits else _bare(short, job) if short else "does not fit the GPU's memory"
     stages = found["model"]["stages"]
-    return Examined(
-        layout, refused, memory["total"], least_time(layout, stages, micro_batches), longest(layout, stages)
-    )
-
-
-def computing(job: Job, layout: Layout) -> float:
-    """Seconds that a micro-batch computes on a layout of one stage."""
-    changes: dict[str, Any] = {
-        key.removeprefix(f"{job.place}."): value for key, value in layout.keys(job.place).items()
-    }
-    changes |= {"workload.global_batch": layout.replicas, "workload.training.layers_per_stage": None}
-    _, found = explain(job.source, list(job.overrides), job.index, changes)
-    return longest(layout, found["model"]["stages"])
+    return Examined(layout, refused, memory["total"], least_time(layout, stages, micro_batches))
 
 
 def least_time(layout: Layout, stages: list[dict[str, float]], micro_batches: int) -> float:

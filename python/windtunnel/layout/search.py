@@ -4,9 +4,8 @@ Candidates run in order of the least time they must take, in rounds; when the ne
 of the `top` best found, none that is left can be among them. They are rows all the same, with the time they must take
 and this as the reason. With `top` None all that fit run.
 
-The least time is that of the computations, with what tensor, context and expert parallelism make them wait, which
-a second micro-batch on one stage tells. A layout of many micro-batches runs with an eighth of them first: every further
-one takes at least as long as alone. What such runs tell is no proof, and taken 2% low (`MARGIN`).
+The least time is that of the computations, or what the explorer's cost model says of the layout on the same fabric, if
+that is more. What the model says is no proof, and taken 5% low (`MARGIN`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from windtunnel.engine import InputError
-from windtunnel.layout.examine import computing, examine
+from windtunnel.layout.examine import examine
+from windtunnel.layout.priced import answers
 from windtunnel.layout.space import Space
 from windtunnel.source import override_text
 from windtunnel.studies.point import Point
@@ -34,17 +34,11 @@ if TYPE_CHECKING:
 TOP = 20
 """Best layouts that are exact."""
 
-MARGIN = 0.02
-"""How much lower a least time is taken than short runs say: a longer run may hide a little more of its waits."""
+MARGIN = 0.05
+"""How much lower a least time is taken than the cost model says, whose errors `explore-accuracy` keeps below that."""
 
 FIRST_ROUND = 96
 """Candidates that are looked at first."""
-
-LONG = 16
-"""Micro-batches from which fewer are run first."""
-
-SHORTER = 8
-"""By how much fewer."""
 
 Fabric = Literal["ideal", "real"]
 State = Literal["done", "slower", "refused", "failed"]
@@ -60,12 +54,6 @@ class Row:
     message: str | None
     memory_bytes: int | None
     least_s: float | None
-    each_s: float | None = None
-    """Computations of a micro-batch on the rank that has most."""
-    sharp: bool = False
-    """Whether its least time has what tensor, context and expert parallelism expose."""
-    shortened_s: float | None = None
-    """The least time as a run of fewer micro-batches gives it."""
     ideal_s: float | None = None
     """Iteration on a fabric where NICs alone are shared."""
     real_s: float | None = None
@@ -76,9 +64,7 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """The row as names and values."""
-        kept = {
-            key: value for key, value in asdict(self).items() if key not in ("layout", "each_s", "shortened_s", "sharp")
-        }
+        kept = {key: value for key, value in asdict(self).items() if key != "layout"}
         return {**asdict(self.layout), **kept}
 
     def time(self, fabric: Fabric) -> float | None:
@@ -111,6 +97,8 @@ def search(
     open_rows = {row.layout: row for row in rows if row.state == "slower"}
     phases: tuple[Fabric, ...] = ("ideal",) if fabric == "ideal" else ("ideal", "real")
     known = {row.layout: row for row in rows}
+    if top is not None:
+        _price(job, known)
     runs = _Runs(store, limits or Limits(), fresh, progress)
     for phase in phases:
         _best_first(job, known, list(open_rows), phase, top, runs)
@@ -167,7 +155,7 @@ def _examined(job: Job, candidates: list[Layout], examining: Callable[[int, int]
 
 def _row(found: Examined) -> Row:
     state: State = "slower" if found.reason is None else "refused"
-    return Row(found.layout, state, found.reason, found.memory_bytes, found.least_s, found.each_s)
+    return Row(found.layout, state, found.reason, found.memory_bytes, found.least_s)
 
 
 def _best_first(
@@ -187,11 +175,6 @@ def _best_first(
         if cut is not None and least(waiting[0])[0] > cut:
             return
         batch = [layout for layout in waiting[:size] if cut is None or least(layout)[0] <= cut]
-        if phase == "ideal" and top is not None and _sharpen(job, known, batch, runs):
-            waiting.sort(key=least)
-            continue
-        if phase == "ideal" and top is not None:
-            _shorten(job, known, batch, runs)
         if top is not None:
             batch = sorted(batch, key=least)
             batch = batch[: top - len(times)] if cut is None else [each for each in batch if least(each)[0] <= cut]
@@ -206,63 +189,14 @@ def _best_first(
                 times.append(seconds)
 
 
-def _kind(layout: Layout) -> Layout:
-    """What layouts share that expose the same of tensor, context and expert parallelism."""
-    return replace(layout, pp=1, dp=1, zero=0, schedule="1f1b", chunks=1)
-
-
-def _sharpen(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Runs) -> bool:
-    """Better least times: what tensor, context and expert parallelism expose is not hidden by other micro-batches.
-
-    A second micro-batch on one pipeline stage without replicas takes its computations and what they wait for; each
-    layout of the same tp, cp, ep, micro-batch and recomputation has at least that share of waiting. Says whether
-    anything was learnt: all layouts of the kinds in `batch` then have it.
-    """
-    kinds = sorted({_kind(layout) for layout in batch if not known[layout].sharp})
-    if not kinds:
-        return False
-    points = [
-        _point(job, kind, "ideal", batch=number * kind.replicas, memory="ignore") for kind in kinds for number in (1, 2)
-    ]
-    ended = iter(runs.of(points))
-    factors: dict[Layout, float] = {}
-    for kind in kinds:
-        one, two = (_seconds(next(ended), job) for _ in range(2))
-        computes = computing(job, kind)
-        if one is not None and two is not None and computes:
-            factors[kind] = max(1.0, (1 - MARGIN) * (two - one) / computes)
-    asked = set(kinds)
-    for layout, row in list(known.items()):
-        if row.state == "slower" and not row.sharp and _kind(layout) in asked:
-            factor = factors.get(_kind(layout), 1.0)
-            least, each = (row.least_s or 0.0) * factor, (row.each_s or 0.0) * factor
-            known[layout] = replace(row, least_s=least, each_s=each, sharp=True)
-    return True
-
-
-def _shorten(job: Job, known: dict[Layout, Row], batch: list[Layout], runs: _Runs) -> None:
-    """Learns better least times: runs of few micro-batches where there are many, and the computations of the rest."""
-    short: list[tuple[Layout, int, int]] = []
-    for layout in batch:
-        many = layout.micro_batches(job.global_batch)
-        few = layout.pp * -(-max(2 * layout.pp, many // SHORTER) // layout.pp)
-        if known[layout].shortened_s is None and few * 4 <= many and many >= LONG:
-            short.append((layout, few, many))
-    points = [_point(job, layout, "ideal", batch=few * layout.replicas) for layout, few, _ in short]
-    for (layout, few, many), outcome in zip(short, runs.of(points) if points else [], strict=True):
-        row = known[layout]
-        seconds = _seconds(outcome, job)
-        if seconds is not None and row.least_s is not None:
-            told = (1 - MARGIN) * (seconds + (many - few) * (row.each_s or 0.0))
-            known[layout] = replace(row, shortened_s=told, least_s=max(row.least_s, told))
-
-
-def _seconds(outcome: Outcome, job: Job) -> float | None:
-    """The iteration time of a run; None if it did not come to its end."""
-    if outcome.summary is None:
-        return None
-    found: float | None = (outcome.summary["jobs"][job.index]["iteration_time_s"] or {}).get("mean")
-    return found
+def _price(job: Job, known: dict[Layout, Row]) -> None:
+    """Better least times: what the cost model says, as far as it can be trusted."""
+    open_rows = [row for row in known.values() if row.state == "slower"]
+    choices = [row.layout.choice(job.own["parallelism"], job.own["training"]) for row in open_rows]
+    found = answers(job.source, job.overrides, choices, job=job.index, ideal=True, apart=True)
+    for row, answer in zip(open_rows, found, strict=True):
+        told = (1 - MARGIN) * (answer.iteration_s or 0.0)
+        known[row.layout] = replace(row, least_s=max(row.least_s or 0.0, told))
 
 
 def _nth(times: list[float], top: int | None) -> float | None:
@@ -270,16 +204,12 @@ def _nth(times: list[float], top: int | None) -> float | None:
     return None if top is None or len(times) < top else sorted(times)[top - 1]
 
 
-def _point(job: Job, layout: Layout, phase: Fabric, *, batch: int | None = None, memory: str | None = None) -> Point:
+def _point(job: Job, layout: Layout, phase: Fabric) -> Point:
     values = layout.keys(job.place)
     fixed: tuple[tuple[str, str], ...] = (
         (f"{job.place}.iterations", "1"),
         (f"{job.place}.workload.training.layers_per_stage", "null"),
     )
-    if batch is not None:
-        fixed = (*fixed, (f"{job.place}.workload.global_batch", str(batch)))
-    if memory is not None:
-        fixed = (*fixed, ("memory", memory))
     pairs = tuple((key, override_text(value)) for key, value in values.items())
     shown = {key: value for key, value in values.items() if value is not None}
     return Point(
@@ -309,12 +239,7 @@ def _settled(row: Row, fabric: Fabric, slowest: float | None) -> Row:
     if row.state not in ("slower", "done") or row.time(fabric) is not None or slowest is None:
         return row
     least = max(row.least_s or 0.0, row.ideal_s or 0.0)
-    what = (
-        "for what its computations take and wait for"
-        if row.shortened_s is None
-        else "as fewer of its micro-batches do, and the rest"
-    )
-    what = what if row.ideal_s is None else "on an ideal fabric"
+    what = "by the cost model" if row.ideal_s is None else "on an ideal fabric"
     message = f"not run: it takes at least {least:.4g} s {what}, and the best take {slowest:.4g} s at most"
     return replace(row, state="slower", message=message)
 

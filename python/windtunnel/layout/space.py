@@ -51,6 +51,18 @@ class Layout:
             f"{place}.workload.training.recompute": self.recompute,
         }  # fmt: skip
 
+    def choice(self, own: dict[str, Any], training: dict[str, Any]) -> dict[str, Any]:
+        """As the cost model is asked, of a job with these sections of its own."""
+        schedule = {**(own.get("schedule") or {}), "name": self.schedule, "chunks": self.chunks}
+        if self.chunks == 1:
+            schedule.pop("chunks")
+        sizes = {"tp": self.tp, "cp": self.cp, "ep": self.ep, "pp": self.pp, "dp": self.dp}
+        return {
+            "parallelism": {**own, **sizes, "zero": self.zero, "schedule": schedule},
+            "training": {**training, "recompute": self.recompute, "layers_per_stage": None},
+            "micro_batch": self.micro_batch,
+        }
+
     @property
     def replicas(self) -> int:
         """Sequences that go through all pipelines at once."""

@@ -43,11 +43,12 @@ def _training(**values: object) -> Callable[[dict[str, Any]], None]:
 
 
 def _no_framework(scenario: dict[str, Any]) -> None:
-    training = scenario["jobs"][0]["workload"].get("training") or {}
-    for key in ("framework", "evidence", "straggle", *SOFTWARE):
+    training = scenario["jobs"][0]["workload"].setdefault("training", {})
+    for key in ("evidence", "straggle", *SOFTWARE):
         # Measured layers are what was measured, whatever ran them.
         if key != "profile":
             training.pop(key, None)
+    training["framework"] = "none"
 
 
 def _by_size(scenario: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.engine import InputError
-from windtunnel.explore.model import answers_of_rows
+from windtunnel.explore.measured import answers_of_rows
 from windtunnel.validate.board import data_folder
 from windtunnel.validate.score import Failed, Score, spearman
 from windtunnel.validate.systems import read_systems

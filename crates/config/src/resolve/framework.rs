@@ -9,6 +9,7 @@ use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 
 use super::context::Context;
+use super::told::{ordinary, says_nothing_of_software};
 use crate::load::from_yaml;
 use crate::schema::{ModelJob, Parallelism};
 use crate::sheets;
@@ -61,20 +62,23 @@ macro_rules! complete {
 }
 
 impl Framework {
-    /// The framework that `training` names; none where it names none or `none`.
+    /// Name of the framework that a job trains with: the one that `training` names, or the one that is [ordinary] for its layout if
+    /// `training` says nothing of its software; none where it says `none`, or what a framework does without naming one.
+    pub(super) fn name_of<'a>(training: &'a ModelJob, parallelism: Option<&Parallelism>) -> Option<&'a str> {
+        match training.framework.as_deref() {
+            Some("none") => None,
+            None => says_nothing_of_software(training).then(|| ordinary(parallelism)),
+            named => named,
+        }
+    }
+
+    /// The framework `name`.
     ///
     /// # Errors
     /// [`InputError`] for a name without a sheet, or a sheet that is wrong.
-    pub(super) fn of(
-        training: &ModelJob,
-        context: &Context<'_>,
-        place: &str,
-    ) -> Result<Option<Self>, InputError> {
-        let Some(name) = training.framework.as_deref().filter(|&name| name != "none") else {
-            return Ok(None);
-        };
+    pub(super) fn read(name: &str, context: &Context<'_>, place: &str) -> Result<Self, InputError> {
         let found = sheets::find("frameworks", name, context.base, &format!("{place}.training.framework"))?;
-        Self::parse(&found.text, &found.source).map(Some)
+        Self::parse(&found.text, &found.source)
     }
 
     fn parse(text: &str, source: &str) -> Result<Self, InputError> {

@@ -20,7 +20,7 @@ use super::experts::dispatcher;
 use super::framework::Framework;
 use super::kernels::{kernels, precision};
 use super::names::choice;
-use super::told::{NO_FRAMEWORK, kind_of, says_nothing_of_software};
+use super::told::{NO_FRAMEWORK, assumed, kind_of, says_nothing_of_software};
 use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
@@ -54,11 +54,17 @@ pub fn build(
     })?;
     let mut training = source.training.clone().unwrap_or_default();
     let mut parallelism = job.parallelism.clone();
-    let untold = matches!(sheet.kind, ModelKind::Transformer(_)) && says_nothing_of_software(&training);
+    let is_transformer = matches!(sheet.kind, ModelKind::Transformer(_));
+    let untold = is_transformer && says_nothing_of_software(&training);
+    let name = Framework::name_of(&training, parallelism.as_ref())
+        .filter(|_| is_transformer || training.framework.is_some())
+        .map(str::to_owned);
     if untold {
-        evidence.add("framework", "inferred", NO_FRAMEWORK);
+        let taken = name.as_ref().map_or_else(|| NO_FRAMEWORK.to_owned(), |name| assumed(name));
+        evidence.add("framework", "inferred", &taken);
     }
-    if let Some(framework) = Framework::of(&training, context, &place)? {
+    if let Some(name) = name {
+        let framework = Framework::read(&name, context, &place)?;
         parallelism = Some(framework.complete(&mut training, parallelism.unwrap_or_default(), evidence));
     }
     let gpus = parallelism.as_ref().map_or_else(|| u64::from(context.gpus()), ranks);

@@ -2,11 +2,27 @@
 
 use windtunnel_workload::model::{Dtype, Evidence, GpuSheet, Training};
 
-use crate::schema::ModelJob;
+use crate::schema::{ModelJob, Parallelism};
 
-/// What a job is taken to run on that names no framework and none of what one does.
-pub(super) const NO_FRAMEWORK: &str = "none is named: fused kernels, a host that is always ahead, gradients reduced beside the backward pass, as tuned \
-     software does; `workload.training.framework` says which it is";
+/// What a job is taken to run on that says `framework: none` and none of what one does.
+pub(super) const NO_FRAMEWORK: &str = "`none`: fused kernels, a host that is always ahead, gradients reduced beside the backward pass, as tuned software \
+     does";
+
+/// What most people run that lay a job out as `parallelism` does: PyTorch FSDP where parameters are sharded, and no layer, stage or
+/// expert is split besides; else Megatron-LM.
+pub(super) fn ordinary(parallelism: Option<&Parallelism>) -> &'static str {
+    let sharded_alone =
+        |layout: &Parallelism| layout.zero == Some(3) && [layout.tp, layout.ep, layout.pp] == [1; 3];
+    if parallelism.is_some_and(sharded_alone) { "fsdp" } else { "megatron" }
+}
+
+/// What the evidence says of a job that leaves its software open, and is taken to run on framework `name`.
+pub(super) fn assumed(name: &str) -> String {
+    format!(
+        "none is named: `{name}`, as most people run who lay a job out so; `workload.training.framework` says which it is, `none` \
+         that it is tuned"
+    )
+}
 
 /// Whether `settings` leave everything open that depends on the software. Whether that is right is not known, so the errors of
 /// such a job are those of rows that were told as little.

@@ -123,7 +123,9 @@ pub struct WorkloadSource {
 #[serde(deny_unknown_fields, default)]
 pub struct ModelJob {
     /// Framework whose habits stand for the keys that are left out here and in `parallelism`: `megatron`, `nemo`, `fsdp`,
-    /// `deepspeed`, `torchtitan`, `foundry`, `nanotron`, or a file of one; `none` has no habits.
+    /// `deepspeed`, `torchtitan`, `foundry`, `nanotron`, `levanter`, or a file of one; `none` has no habits. If left out, and
+    /// with it `profile`, `dispatch`, `compute_share`, `fused`, `fused_loss`, `attention`, `gradients` and `graphs`: `fsdp` where
+    /// `parallelism` has `zero: 3` and neither `tp`, `pp` nor `ep`, else `megatron`.
     pub framework: Option<String>,
     /// Activations recomputed in the backward pass: `none`, `selective` (attention), `operations` (what is between the
     /// products of a layer, and every second of these, as torchtitan's selective checkpointing) or `full`.

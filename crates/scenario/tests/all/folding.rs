@@ -20,7 +20,7 @@ topology:
 network: {load_balancer: spray}
 jobs:
   - name: train
-    workload: {model: llama3-8b, global_batch: 32, sequence: 4096}
+    workload: {model: llama3-8b, global_batch: 32, sequence: 4096, training: {framework: none}}
     parallelism: {tp: 4, pp: 4, dp: 4, zero: 1, schedule: {name: interleaved, chunks: 2}}
     iterations: 2
 ";

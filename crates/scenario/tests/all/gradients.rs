@@ -14,7 +14,7 @@ topology: {{shape: clos, hosts: 4, tiers: [{{ports_down: 64, rate: 400 Gbps, len
   host: {{gpu: H100-SXM, gpus: 8, nics: 8}}}}
 jobs:
   - name: a
-    workload: {{model: llama3-8b, global_batch: {batch}, micro_batch: 1, sequence: 2048, training: {{recompute: full}}}}
+    workload: {{model: llama3-8b, global_batch: {batch}, micro_batch: 1, sequence: 2048, training: {{framework: none, recompute: full}}}}
     parallelism: {{dp: 32, zero: {zero}{more}}}
 "
     );

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::pass::Hosted;
 use crate::schedules::{Action, ActionKind, Schedule};
 
 /// Layouts that are run at once.
@@ -102,6 +103,8 @@ pub struct Times {
     pub passes: [f64; 4],
     /// The first three where parameters are gathered meanwhile.
     pub gathered: [f64; 3],
+    /// What a host that launches passes makes of them.
+    pub hosts: [Option<Hosted>; 4],
     /// Forward and backward interleaved.
     pub pair: f64,
     /// The first forward pass ends no sooner than this after the start of the step.
@@ -121,11 +124,25 @@ pub struct Side {
     pub latency: f64,
 }
 
+/// What a pass and the host that launches it make of one another, as [`Hosted`] has it.
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    behind: Lane,
+    launches: Lane,
+    gated: Lane,
+}
+
+/// Of a pass that no host launches.
+const UNHOSTED: Host =
+    Host { behind: [f64::NEG_INFINITY; LANES], launches: ZERO, gated: [f64::NEG_INFINITY; LANES] };
+
 /// Times of up to [`LANES`] layouts with one course.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     chunks: u32,
     costs: Vec<Lane>,
+    /// By row of `costs`, where a host launches passes: see [`Hosted`].
+    hosts: Vec<Host>,
     bounds: Vec<Lane>,
     reduced: Vec<Lane>,
     reduce: Vec<Lane>,
@@ -153,6 +170,7 @@ impl Sheet {
         Self {
             chunks: course.chunks,
             costs: vec![ZERO; places * KINDS],
+            hosts: Vec::new(),
             bounds: vec![ZERO; places],
             reduced: vec![ZERO; places],
             reduce: vec![ZERO; places],
@@ -170,9 +188,30 @@ impl Sheet {
         {
             row[lane] = *time;
         }
+        self.host(lane, place, times);
         self.bounds[place][lane] = times.bound;
         self.reduced[place][lane] = times.reduced;
         self.reduce[place][lane] = times.reduce;
+    }
+
+    fn host(&mut self, lane: usize, place: usize, times: &Times) {
+        if self.hosts.is_empty() {
+            if times.hosts.iter().all(Option::is_none) {
+                return;
+            }
+            self.hosts = vec![UNHOSTED; self.costs.len()];
+        }
+        for (kind, host) in times.hosts.iter().enumerate() {
+            let never = f64::NEG_INFINITY;
+            let host = host.unwrap_or(Hosted { behind: never, launches: 0.0, gated: never });
+            let gathered = (kind < 3).then_some(Kind::GatheredForward as usize + kind);
+            for row in [Some(kind), gathered].into_iter().flatten() {
+                let row = &mut self.hosts[place * KINDS + row];
+                row.behind[lane] = host.behind;
+                row.launches[lane] = host.launches;
+                row.gated[lane] = host.gated;
+            }
+        }
     }
 
     /// Writes what messages of `rank` take in layout `lane`: to the rank after, and to the one before.
@@ -188,6 +227,7 @@ impl Sheet {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     clock: Vec<Lane>,
+    host: Vec<Lane>,
     reduced: Vec<Lane>,
     completed: Vec<Lane>,
     free: Vec<Lane>,
@@ -290,6 +330,7 @@ impl Course {
         let ranks = self.ranks as usize;
         for (list, length) in [
             (&mut scratch.clock, ranks),
+            (&mut scratch.host, ranks),
             (&mut scratch.reduced, ranks),
             (&mut scratch.completed, ranks * self.chunks as usize),
             (&mut scratch.free, 2 * ranks),
@@ -325,16 +366,24 @@ impl Course {
     #[expect(clippy::inline_always, reason = "it takes on the instructions of its caller")]
     #[inline(always)]
     fn walk(&self, sheet: &Sheet, scratch: &mut Scratch) {
-        let Scratch { clock, reduced, completed, free, slots } = scratch;
+        let Scratch { clock, host, reduced, completed, free, slots } = scratch;
         for step in &self.steps {
             let rank = usize::from(step.rank);
             let mut at = clock[rank];
             if step.input != NONE {
                 at = later(at, slots[step.input as usize]);
             }
-            let start = at;
+            let mut start = at;
             if step.flags & HELD == 0 {
-                at = sum(at, sheet.costs[step.cost as usize]);
+                let cost = sheet.costs[step.cost as usize];
+                at = sum(at, cost);
+                if let Some(hosted) = sheet.hosts.get(step.cost as usize) {
+                    let launched = sum(host[rank], hosted.launches);
+                    at = later(at, sum(host[rank], hosted.behind));
+                    host[rank] = later(launched, sum(start, hosted.gated));
+                    // A pass that the host holds up is taken to begin later: gradients leave as long before its end.
+                    start = less(at, cost);
+                }
             }
             if step.flags & (BOUND | REDUCES) != 0 {
                 let place = step.cost as usize / KINDS;
@@ -375,6 +424,16 @@ fn sum(a: Lane, b: Lane) -> Lane {
     let mut out = ZERO;
     for lane in 0..LANES {
         out[lane] = a[lane] + b[lane];
+    }
+    out
+}
+
+#[expect(clippy::inline_always, reason = "it takes on the instructions of its caller")]
+#[inline(always)]
+fn less(a: Lane, b: Lane) -> Lane {
+    let mut out = ZERO;
+    for lane in 0..LANES {
+        out[lane] = a[lane] - b[lane];
     }
     out
 }

@@ -14,7 +14,7 @@ use super::course::{Ends, Gathering, REDUCES, Reducing, marks};
 use super::fluid::{At, Exchanges, Leaving, Part};
 use super::pass::{Point, StagePrice};
 use super::shares::{Of, Shares};
-use crate::schedules::Schedule;
+use crate::schedules::{Action, Schedule};
 
 /// What is followed.
 pub struct Crowded<'a> {
@@ -252,6 +252,17 @@ impl Walk<'_> {
         }
     }
 
+    /// For how long the host of `rank` holds up the pass to which its GPU has come, of a stage whose launches are not followed one by one.
+    fn held_up(&mut self, rank: u32, action: Action) -> f64 {
+        let price = self.of.price(rank, action.chunk);
+        let kind = action.kind as usize;
+        let Some(hosted) = price.hosts[kind].filter(|_| !price.closed) else { return 0.0 };
+        let host = &mut self.ranks[rank as usize].host;
+        let late = *host + hosted.behind - (self.now + price.passes[kind]);
+        *host = (*host + hosted.launches).max(self.now + hosted.gated);
+        late.max(0.0)
+    }
+
     /// Lets `rank` go on at `time`.
     fn wake(&mut self, rank: u32, time: f64) {
         self.ranks[rank as usize].wait = Wait::Clock;
@@ -271,7 +282,7 @@ impl Walk<'_> {
             };
             let points = &self.of.price(rank, action.chunk).points[action.kind as usize];
             let (flags, gathers) = known.marks[known.action];
-            let (after, point) = points[known.point];
+            let (mut after, point) = points[known.point];
             if known.point == 0 && !known.reached {
                 if !known.asked && gathers && after == 0.0 && matches!(point, Point::Enter(_)) {
                     // What is read first is fetched before the input has come.
@@ -294,8 +305,9 @@ impl Walk<'_> {
                 known.inside.clear();
                 known.inside.resize(asked as usize, false);
                 known.launched = 0.0;
+                after += self.held_up(rank, action);
             }
-            if !known.reached && after > 0.0 {
+            if !self.ranks[rank as usize].reached && after > 0.0 {
                 self.wake(rank, self.now + after);
                 return;
             }

@@ -27,5 +27,5 @@ mod tests;
 pub use course::{Course, Ends, Gathering, LANES, Lane, Reducing, Sheet, Side, Times};
 pub use crowded::Crowded;
 pub use fluid::{Leaving, Part, drained};
-pub use pass::{StagePrice, Tolls, pair, price};
+pub use pass::{Hosted, StagePrice, Tolls, pair, price};
 pub use shares::{Class, Of, Shares};

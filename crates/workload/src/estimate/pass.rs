@@ -58,11 +58,26 @@ pub struct Bucket {
     pub after: f64,
 }
 
+/// What a pass and the host that launches its kernels one by one make of one another, in picoseconds. The GPU comes to the pass at one
+/// instant and the host is free at another: the pass ends when it has taken its time from the GPU's coming, and no sooner than `behind`
+/// after the host was free. The host is free again `launches` after it was, and no sooner than `gated` after the GPU came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hosted {
+    /// What a pass takes whose GPU has long been waiting.
+    pub behind: f64,
+    /// All launches.
+    pub launches: f64,
+    /// Minus infinity where the host waits for nothing.
+    pub gated: f64,
+}
+
 /// Prices of a stage's passes, in picoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct StagePrice {
-    /// Forward, backward, input gradient, weight gradient; parameters are at hand.
+    /// Forward, backward, input gradient, weight gradient; parameters are at hand, and what the host launches has been.
     pub passes: [f64; 4],
+    /// What the host makes of them that has yet to launch them.
+    pub hosts: [Option<Hosted>; 4],
     /// The same where each gathers its parameters and, as it completes them, reduces its gradients.
     pub gathered: [f64; 4],
     /// Computation in each of the four.
@@ -82,6 +97,8 @@ pub struct StagePrice {
     pub(super) points: [Vec<(f64, Point)>; 4],
     /// Exchanges in each, if those are followed.
     pub(super) asked: [u32; 4],
+    /// Whether they are, and with them the launches of the host.
+    pub(super) closed: bool,
 }
 
 impl StagePrice {
@@ -98,6 +115,12 @@ impl StagePrice {
             }
             (self.points[kind], self.asked[kind]) = (points, asked);
         }
+        self.closed = true;
+    }
+
+    /// What pass number `kind` takes of its GPU or of the host that launches it, whichever is slower.
+    pub fn paced(&self, kind: usize) -> f64 {
+        self.hosts[kind].map_or(0.0, |host| host.launches).max(self.passes[kind])
     }
 
     /// On GPUs that run at `speed` of what their sheet says: what is computed takes longer, and what waits for it comes later.
@@ -113,6 +136,9 @@ impl StagePrice {
                 *after *= longer;
             }
             self.passes[kind] += added;
+            if let Some(host) = &mut self.hosts[kind] {
+                host.gated *= longer;
+            }
             // Gathers have as much more time beside it.
             self.gathered[kind] = self.passes[kind].max(self.gathered[kind]);
             self.computes[kind] += added;
@@ -167,9 +193,15 @@ pub fn price(
         }
         let compiled = compiler.compile(pieces, pass, scale)?;
         let completes = kind == 1 || kind == 3;
-        let mut walk = Walk::new(layout, work, tolls);
+        let mut walk = Walk::new(layout, work, tolls).from(0.0, f64::NEG_INFINITY);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
+        if compiled.steps.iter().any(|step| matches!(step, Step::Launch { .. })) {
+            let gated = walk.shared.host;
+            let mut late = Walk::new(layout, work, tolls).from(f64::NEG_INFINITY, 0.0);
+            let behind = late.pass(&compiled);
+            found.hosts[kind] = Some(Hosted { behind, launches: late.shared.host, gated });
+        }
         found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
@@ -407,6 +439,8 @@ struct Shared<'a> {
 struct Lane {
     at: f64,
     issued: SmallVec<[(u32, f64); 4]>,
+    /// Whether anything was launched, and the end of that.
+    launches: bool,
     launched: f64,
 }
 
@@ -448,7 +482,8 @@ impl<'a> Shared<'a> {
                 }
             }
             Step::Launch { span, waits } => {
-                let gated = *waits || self.blocking && lane.launched == 0.0;
+                let gated = *waits || self.blocking && !lane.launches;
+                lane.launches = true;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
                 self.host = start + span.ps() as f64;
                 lane.launched = self.host;
@@ -521,6 +556,16 @@ impl<'a> Walk<'a> {
             entered: Vec::new(),
             left: Vec::new(),
         }
+    }
+
+    /// As if the GPU came to it at `gpu`, and the host was free at `host`.
+    fn from(mut self, gpu: f64, host: f64) -> Self {
+        self.lane.at = gpu;
+        self.shared.compute = gpu;
+        self.shared.chains = Chains { tp: gpu, cp: gpu, ep: gpu, data: gpu };
+        self.shared.host = host;
+        self.lane.launched = f64::NEG_INFINITY;
+        self
     }
 
     /// The end of `pass`, with its parameters at hand.

@@ -37,7 +37,7 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:
     made = Table("no-framework")
     for name, table in found:
         fit = [row for row in table.rows if _gpus(row) <= MOST_GPUS]
-        step = -(-len(fit) // ROWS)
+        step = max(1, -(-len(fit) // ROWS))
         made.exclude("jobs of more GPUs, or neighbours of rows that are taken", len(table.rows) - len(fit[::step]))
         for row in fit[::step]:
             made.add(told_nothing(row, name))

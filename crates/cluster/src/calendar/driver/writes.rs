@@ -11,8 +11,9 @@ use super::{Calendar, Entry, NONE};
 use crate::life::{Checkpoint, Every, Segment};
 use crate::view::View;
 
-/// Writes that take less than one in so many of what a cut iteration may be of an episode are no change of the group.
-const SLIVERS: u64 = 4;
+/// Writes that take less than one in so many of what a cut iteration may be of an episode are no change of the group: neighbours could
+/// be faster by that part of their time at most, and each change costs some iterations of all of them.
+const SLIVERS: u64 = 2;
 
 /// Nanoseconds that the begin of an iteration may be rounded by.
 const ROUNDED: u64 = 2;

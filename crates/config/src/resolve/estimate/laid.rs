@@ -193,6 +193,7 @@ impl Laid {
                 }
                 let times = Times {
                     passes,
+                    hosts: found.hosts,
                     gathered: [forward, backward, input],
                     pair: paired,
                     bound,
@@ -226,7 +227,7 @@ impl Laid {
         let computes = |rank: u32| of(rank, &|found, kind| found.computes[kind]);
         let busiest = (0..course.ranks()).max_by(|&a, &b| computes(a).total_cmp(&computes(b))).unwrap_or(0);
         let compute = computes(busiest);
-        let passes = of(busiest, &|found, kind| found.passes[kind]);
+        let passes = of(busiest, &|found, kind| found.paced(kind));
         let gathering = exchanges(&self.layout).0;
         let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
         let waits = match ends[0].waited.get(busiest as usize) {

@@ -73,6 +73,7 @@ pub struct Estimator {
     libraries: [Option<Library>; Dimension::ALL.len()],
     parallelisms: FxHashMap<String, Parallelism>,
     trainings: FxHashMap<String, (u32, ModelJob)>,
+    frameworks: FxHashMap<String, Rc<Framework>>,
     kernels: FxHashMap<(u32, u64), Rc<KernelModel>>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     prices: FxHashMap<PriceKey, Priced>,
@@ -147,6 +148,7 @@ impl Estimator {
             scenario,
             parallelisms: FxHashMap::default(),
             trainings: FxHashMap::default(),
+            frameworks: FxHashMap::default(),
             kernels: FxHashMap::default(),
             works: FxHashMap::default(),
             prices: FxHashMap::default(),
@@ -277,6 +279,16 @@ impl Estimator {
         Ok(read)
     }
 
+    /// The framework `name`, read once.
+    fn framework(&mut self, name: &str, place: &str, at: &str) -> Result<Rc<Framework>, InputError> {
+        if let Some(known) = self.frameworks.get(name) {
+            return Ok(Rc::clone(known));
+        }
+        let read = Rc::new(Framework::read(name, &self.context(place), at)?);
+        self.frameworks.insert(name.to_owned(), Rc::clone(&read));
+        Ok(read)
+    }
+
     #[expect(clippy::too_many_lines, reason = "the steps of a run's own layout, one after another")]
     fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
         let place = format!("{}: jobs[{}]", self.source, self.index);
@@ -292,7 +304,11 @@ impl Estimator {
         }
         let mut evidence = EvidenceList::default();
         let untold = says_nothing_of_software(&settings);
-        if let Some(framework) = Framework::of(&settings, &self.context(&place), &at)? {
+        let name = Framework::name_of(&settings, Some(&parallelism)).map(str::to_owned);
+        // Settings of one number that leave the framework open differ by the one that is ordinary for the layout.
+        let number = 2 * number + u32::from(untold && name.as_deref() == Some("fsdp"));
+        if let Some(name) = name {
+            let framework = self.framework(&name, &place, &at)?;
             parallelism = framework.complete(&mut settings, parallelism, &mut evidence);
         }
         let axes = [parallelism.tp, parallelism.cp, parallelism.ep, parallelism.pp, parallelism.dp];

@@ -1,6 +1,7 @@
 //! Hosts that launch kernels one by one.
 
 use super::*;
+use crate::estimate::{Course, Gathering, Part, Reducing, Sheet, Times, Tolls, pass, price};
 
 /// Layers of `cost` forward and twice that backward, each after a launch of `launch`, twice that backward.
 fn launched(layers: u32, cost: u64, launch: u64) -> ChunkWork {
@@ -58,4 +59,106 @@ fn a_host_that_waits_for_the_gpu_is_not_ahead_of_it() {
     // Waiting: 10 before each launch. Ahead: the GPU is the slower one.
     assert_eq!(makespan(true), 4 * (10 + 25 + 1));
     assert_eq!(makespan(false), 4 * (10 + 15 + 1));
+}
+
+/// Exchanges that take no time.
+struct AtOnce;
+
+impl Tolls for AtOnce {
+    fn toll(
+        &self,
+        _: Role,
+        _: CollectiveKind,
+        _: Bytes,
+        _: Option<crate::collectives::dispatcher::Routing>,
+    ) -> f64 {
+        0.0
+    }
+
+    fn part(&self, _: Role, _: CollectiveKind, _: Bytes) -> Part {
+        Part::default()
+    }
+
+    fn inside(
+        &self,
+        _: Role,
+        _: CollectiveKind,
+        _: Bytes,
+        _: Option<crate::collectives::dispatcher::Routing>,
+    ) -> Part {
+        Part::default()
+    }
+}
+
+/// The cost model's end of the last pass.
+fn estimated(layout: &Layout, works: &[ChunkWork]) -> f64 {
+    let schedule = Schedule::new(&layout.schedule, layout.pp, layout.microbatches).unwrap();
+    let course = Course::new(&schedule, Gathering::None, Reducing::Late);
+    let mut sheet = Sheet::new(&course);
+    let split = layout.schedule.name.splits_backward();
+    let runs = pass::Runs { whole: !split, split };
+    for rank in 0..course.ranks() {
+        for chunk in 0..course.chunks() {
+            let stage = schedule.placement.stage(rank, chunk as u16);
+            let found = price(layout, stage, &works[stage as usize], runs, &AtOnce).unwrap();
+            let times = Times { passes: found.passes, hosts: found.hosts, ..Times::default() };
+            sheet.stage(0, rank, chunk, &times);
+        }
+    }
+    course.run(&sheet, 1)[0].passes.iter().copied().fold(0.0, f64::max)
+}
+
+proptest! {
+    /// The cost model's passes and hosts against the programs that are made of the same lists.
+    #[test]
+    fn the_cost_model_has_hosts_where_they_are(
+        pp in 1u32..4,
+        microbatches in 1u32..6,
+        lists in prop::collection::vec(prop::collection::vec((1u64..60, 0u64..60, any::<bool>()), 1..4), 3),
+        blocking in any::<bool>(),
+        split in any::<bool>(),
+    ) {
+        let works: Vec<ChunkWork> = (0..pp as usize)
+            .map(|stage| {
+                let list = &lists[stage];
+                let pieces = |times: u64| -> Vec<Piece> {
+                    let unit = |(unit, &(cost, launch, waits)): (usize, &(u64, u64, bool))| {
+                        let launch = (launch > 0)
+                            .then_some(Piece::Launch { span: Span::from_ps(times * launch), waits });
+                        launch.into_iter().chain([calc(times * cost), Piece::UnitDone(unit as u32)])
+                    };
+                    list.iter().enumerate().flat_map(unit).collect()
+                };
+                let back = |times| {
+                    let mut pieces = pieces(times);
+                    let units = list.len() as u32;
+                    for piece in &mut pieces {
+                        if let Piece::UnitDone(unit) = piece {
+                            *unit = units - 1 - *unit;
+                        }
+                    }
+                    pieces
+                };
+                ChunkWork {
+                    forward: pieces(1),
+                    backward: back(2),
+                    backward_input: back(1),
+                    backward_weight: back(1),
+                    ..super::stage(list.len() as u32, 1)
+                }
+            })
+            .collect();
+        let name = if split { ScheduleName::ZbH1 } else { ScheduleName::OneForwardOneBackward };
+        let layout = Layout {
+            pp,
+            microbatches,
+            blocking_exchange: blocking,
+            schedule: ScheduleSettings::new(name),
+            ..Layout::default()
+        };
+        prop_assume!(Schedule::new(&layout.schedule, pp, microbatches).is_ok());
+        let expected = execute(&generate(&layout, &works).unwrap().workload, &FREE).makespan;
+        let found = estimated(&layout, &works);
+        prop_assert_eq!(found, expected as f64);
+    }
 }
