@@ -1,4 +1,4 @@
-"""Fifty random layouts in each of four scenarios: what the cost model says, and what flows do."""
+"""Fifty random layouts in each of four scenarios, half of them of a framework whose host launches kernel by kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 SCENARIOS = ("hall", "clos", "buildings", "moe")
-EACH = 50
+SOFTWARE = ("none", "megatron")
+EACH = 25
 SEED = 2027
 
 
@@ -28,12 +29,13 @@ def observe(_: Results) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder, Store(Path(folder)) as store:
         for name in SCENARIOS:
-            path = Path(__file__).with_name(f"{name}.yaml")
-            job = read_job(read_source(path.read_text(encoding="utf-8")), [])
-            for row, error in compared(job, EACH, SEED, store):
-                shown = {key: value for key, value in row.candidate.record().items() if key != "layers"}
-                times = {"model_s": row.answer.iteration_s, "flow_s": row.flow_s, "error": error}
-                rows.append({"scenario": name, **shown, **times})
+            source = read_source(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+            for number, framework in enumerate(SOFTWARE):
+                job = read_job(source, [("jobs[0].workload.training.framework", framework)])
+                for row, error in compared(job, EACH, SEED + number, store):
+                    shown = {key: value for key, value in row.candidate.record().items() if key != "layers"}
+                    times = {"model_s": row.answer.iteration_s, "flow_s": row.flow_s, "error": error}
+                    rows.append({"scenario": name, "framework": framework, **shown, **times})
     found = errors(row["error"] for row in rows)
     return {
         "layouts": pl.DataFrame(rows),
