@@ -17,6 +17,15 @@ use crate::collectives::CollectiveKind;
 use crate::generate::Overlap;
 use crate::program::Dimension;
 
+/// Matrices of scores in whose multiples Megatron's kernel of a masked softmax takes them.
+const SOFTMAX_BLOCK: u64 = 4;
+
+/// Bytes a number of the operations that stand for it: conversion to 32 bits, scaling, masking, softmax, conversion back.
+const SOFTMAX_PARTS: [u64; 5] = [6, 8, 9, 8, 6];
+
+/// And backward: conversion, the gradients of softmax (its result is read too), mask and scale, conversion back.
+const SOFTMAX_GRADIENT_PARTS: [u64; 5] = [6, 12, 9, 8, 6];
+
 /// What stands between the column-parallel and the row-parallel GEMM.
 #[derive(Clone, Copy)]
 pub(super) enum Middle {
@@ -196,14 +205,31 @@ impl Training {
                 let scores = Gemm { m: shape.queries, n: shape.keys, k: shape.query_dim, batch };
                 emit.gemm_in("attention", scores, self.precision.activations);
                 // Softmax reads and writes the scores; dropout reads them again, writes them and a mask of one byte.
-                let numbers = batch * shape.queries * shape.keys;
-                let masks = if self.dropout { 2 * 2 + 1 } else { 0 };
-                emit.stream_bytes("attention", Streaming::Softmax, batch * shape.queries, shape.keys, {
-                    numbers * (2 * 2 + masks)
-                });
+                self.softmax(emit, [batch, shape.queries, shape.keys], 2 * 2, &SOFTMAX_PARTS);
                 let sums = Gemm { m: shape.queries, n: shape.value_dim, k: shape.keys, batch };
                 emit.gemm_in("attention", sums, self.precision.activations);
             }
+        }
+    }
+
+    /// Masked softmax over `batch` stored matrices of scores, and its dropout; `fused` are the bytes a number of one kernel, `parts`
+    /// those of each of several. Megatron's one kernel takes four rows of scores to a block, and only whole blocks: where the
+    /// matrices are no multiple of four, PyTorch's operations stand for it (github.com/NVIDIA/Megatron-LM v2.5,
+    /// megatron/model/fused_softmax.py, `is_kernel_available`), as do those of code without fused kernels everywhere.
+    fn softmax(&self, emit: &mut Emit<'_>, [batch, queries, keys]: [u64; 3], fused: u64, parts: &[u64]) {
+        let numbers = batch * queries * keys;
+        let dropout = if self.dropout { 2 * 2 + 1 } else { 0 };
+        let mut kernel = |bytes| {
+            emit.stream_bytes("attention", Streaming::Softmax, batch * queries, keys, numbers * bytes);
+        };
+        match parts.split_last() {
+            Some((last, first)) if self.fused && !batch.is_multiple_of(SOFTMAX_BLOCK) => {
+                for &bytes in first {
+                    kernel(bytes);
+                }
+                kernel(last + dropout);
+            }
+            _ => kernel(fused + dropout),
         }
     }
 
@@ -221,9 +247,7 @@ impl Training {
                 // Gradients of values and of probabilities, then of queries and of keys.
                 emit.gemm_in("attention", Gemm { m: n, n: shape.value_dim, k: m, batch }, dtype);
                 emit.gemm_in("attention", Gemm { m, n, k: shape.value_dim, batch }, dtype);
-                let numbers = batch * m * n;
-                let masks = if self.dropout { 2 * 2 + 1 } else { 0 };
-                emit.stream_bytes("attention", Streaming::Softmax, batch * m, n, numbers * (2 * 3 + masks));
+                self.softmax(emit, [batch, m, n], 2 * 3, &SOFTMAX_GRADIENT_PARTS);
                 emit.gemm_in("attention", Gemm { m, n: shape.query_dim, k: n, batch }, dtype);
                 emit.gemm_in("attention", Gemm { m: n, n: shape.query_dim, k: m, batch }, dtype);
             }

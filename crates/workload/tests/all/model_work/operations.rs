@@ -4,7 +4,8 @@ use windtunnel_kernel::Span;
 use windtunnel_workload::Dimension;
 use windtunnel_workload::generate::Piece;
 use windtunnel_workload::model::{
-    Chunk, Dtype, Gemm, Graphs, KernelModel, KernelProfile, Recompute, Streaming, Training, compute_time,
+    AttentionKernel, Chunk, Dtype, Gemm, Graphs, KernelModel, KernelProfile, Recompute, Streaming, Training,
+    compute_time,
 };
 
 use super::{collectives, gpu, kernels, middle, model};
@@ -374,4 +375,43 @@ fn shares_and_separate_kernels_lengthen_what_they_bound() {
     let separate = (norm(&kernels.clone().separately(true)) - launch).seconds();
     assert!((separate / (norm(&kernels) - launch).seconds() - 10.0).abs() < 1e-6);
     assert_eq!(norm(&kernels.clone().separately(false)), norm(&kernels));
+}
+
+/// Megatron's kernel of a masked softmax takes stored scores of four matrices to a block (`is_kernel_available`): one rank of
+/// 16 with one sequence has two, and PyTorch converts, scales, masks, normalises and converts back, forward and backward.
+#[test]
+fn softmax_of_no_whole_block_is_several_kernels() {
+    let kernels = gpu("a100-80");
+    let layer = |tp: u64, micro_batch: u64, recompute: Recompute, fused: bool| {
+        let mut training = Training::new(model("megatron-7.5b"), 1024);
+        (training.tp, training.micro_batch, training.recompute) = (tp, micro_batch, recompute);
+        (training.attention, training.fused) = (AttentionKernel::Unfused, fused);
+        training.dispatch = Span::from_ps(1_000);
+        let work = training.chunk(&Chunk { layers: 0..1, embedding: false, head: false }, &kernels).work;
+        let launches = |pieces: &[Piece]| -> u64 {
+            let spans = pieces.iter().filter_map(|piece| match piece {
+                Piece::Launch { span, .. } => Some(span.ps() / 1_000),
+                _ => None,
+            });
+            spans.sum()
+        };
+        ([launches(&work.forward), launches(&work.backward)], compute_time(&work.forward))
+    };
+    // 32 heads: 4 on a rank are one block, 2 are none, 2 of each of two sequences are one.
+    let (whole, _) = layer(8, 1, Recompute::None, true);
+    let (none, slow) = layer(16, 1, Recompute::None, true);
+    assert_eq!([none[0] - whole[0], none[1] - whole[1]], [4, 4]);
+    let (two, _) = layer(16, 2, Recompute::None, true);
+    assert_eq!(two, whole);
+    // Recomputation launches the forward's once more.
+    let recomputed = layer(16, 1, Recompute::Full, true).0[1] - layer(8, 1, Recompute::Full, true).0[1];
+    assert_eq!(recomputed, 8);
+    // Code without fused kernels is counted by `separately`.
+    let (separate, fast) = layer(16, 1, Recompute::None, false);
+    assert_eq!(separate, whole);
+    // 37 bytes a score for 4: 33 more, besides four kernels' starts.
+    let scores = 2.0 * 1024.0 * 1024.0;
+    let more = (slow - fast).seconds() - 4.0 * kernels.launch().seconds();
+    let expected = 33.0 * scores / (2039e9 * 0.79);
+    assert!((more / expected - 1.0).abs() < 1e-3, "{more} {expected}");
 }
