@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import ROOT
+from windtunnel.experiments.runner import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +147,31 @@ def test_all_experiments_on_one_page_and_nothing_twice(command: Command, tmp_pat
     assert "known before" not in changed.stderr
     command("experiments", "run", check=2)
     command("experiments", "run", "holds", "--all", check=2)
+
+
+CHAIN = """
+from pathlib import Path
+
+from windtunnel.experiments.runs import Asked, run_all
+
+HERE = Path(__file__).parent
+
+
+def observe(_results):
+    with (HERE / "begun").open("a") as begun:
+        begun.write("x")
+    ends = []
+    for hosts in range(2, 42):
+        (result,) = run_all([Asked(HERE / "scenario.yaml", {"topology.hosts": hosts})])
+        ends.append(result.summary["jobs"][0]["finish_s"])
+    return {"longest": max(ends)}
+"""
+
+
+@pytest.mark.engine
+def test_a_chain_of_single_runs_is_not_begun_again_for_each(command: Command, tmp_path: Path) -> None:
+    """Forty runs, each asked for when the one before is known: begun `MOST` times beside others, and once alone."""
+    write(tmp_path, "chain", 0, SCENARIO.replace("ports_down: 8", "ports_down: 64"))
+    (tmp_path / "experiments" / "chain" / "experiment.py").write_text(CHAIN)
+    command("experiments", "run", "--all", "--json")
+    assert (tmp_path / "experiments" / "chain" / "begun").read_text() == "x" * (MOST + 1)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from windtunnel.studies.runner import Limits, Progress
 
 
+MOST = 12
+"""How often an experiment is asked what it observes while others are, before it is left to itself."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What an experiment found: a verdict per claim, tables to print, and its figure if it has one."""
@@ -150,12 +154,15 @@ def _observed(
     """What experiments observe, by their number, the runs that they ask for beside each other.
 
     Each is asked until it wants a run that is not known; then those of all are run together, and it is asked again.
-    What fails, or wants the same again, is left to be told when the experiment is concluded.
+    What fails, or wants the same again, is left to be told when the experiment is concluded, and so is one that was
+    asked `MOST` times: of a chain of single runs each costs all that was observed before it.
     """
     found: dict[int, dict[str, Any]] = {}
     ran: set[str] = set()
     waiting = [i for i, several in enumerate(outcomes) if all(one.folder is not None for one in several)]
-    while waiting:
+    for _round in range(MOST):
+        if not waiting:
+            break
         known = Known(means.store, means.limits, means.fresh, means.progress, frozenset(ran))
         wanted: dict[str, studies.Point] = {}
         still = []
@@ -172,7 +179,7 @@ def _observed(
                     still.append(i)
             except Exception:  # noqa: BLE001, S112
                 continue
-        for _ in run_points(
+        for _outcome in run_points(
             list(wanted.values()), means.store, limits=means.limits, fresh=means.fresh, tables=True,
             progress=means.progress,
         ):  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
-from windtunnel.experiments.runs import means
+from windtunnel.experiments.runs import Means, by, means
 from windtunnel.validate.board import validate
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ def board_of(tables: Sequence[str]) -> Board:
 
     The measurements are where `windtunnel validate` finds them. Raises `InputError` where they or a table are missing.
     """
-    by = means()
-    found = (
-        validate(tables)
-        if by is None
-        else validate(tables, store=by.store, limits=by.limits, fresh=by.fresh, progress=by.progress)
-    )
+    given = means()
+    if given is None:
+        found = validate(tables)
+    else:
+        # A board is predicted whole: to begin it again for each run that is not known would read its tables as often.
+        plain = Means(given.store, given.limits, given.fresh, given.progress)
+        with by(plain):
+            found = validate(tables, store=plain.store, limits=plain.limits, fresh=plain.fresh, progress=plain.progress)
     if found.absent:
         raise InputError(f"the folder of measured tables has no `{found.absent[0]}`")
     return found
