@@ -1,4 +1,4 @@
-"""Iteration times over two buildings, by how far parameters are sharded and how much of their bandwidth buildings share."""
+"""Iteration times over two buildings, by how far parameters are sharded and how much bandwidth buildings share."""
 
 from __future__ import annotations
 
