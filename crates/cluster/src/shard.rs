@@ -24,7 +24,9 @@ use windtunnel_kernel::executor::{Envelope, Outbox, Process};
 use windtunnel_kernel::{EndpointId, RankId, Time};
 use windtunnel_workload::Token;
 use windtunnel_workload::collectives::{SizeRule, Tuner};
-use windtunnel_workload::replay::{Coupling, Exchanges, Replay, ReplayError, ReplayOptions, StuckOperation};
+use windtunnel_workload::replay::{
+    Connections, Coupling, Exchanges, Replay, ReplayError, ReplayOptions, StuckOperation,
+};
 
 use self::bridge::Bridge;
 use self::exchanges::Exchanges as Merging;
@@ -63,6 +65,7 @@ pub struct Shard<'a, F, O> {
     tuner: Arc<dyn Tuner + Send + Sync>,
     /// See [`Shard::exchange`].
     exchanges: Exchanges,
+    connections: Connections,
     /// See [`Shard::domains`].
     domain: u32,
     /// Until when exchanges wait for their members: instant, job, run and the run's stamp.
@@ -129,6 +132,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             coupling: Coupling::default(),
             tuner: Arc::new(SizeRule),
             exchanges: Exchanges::default(),
+            connections: Connections::default(),
             domain: 1,
             timers: BinaryHeap::new(),
             slice: SLICE,
@@ -145,8 +149,9 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let ranks = job.workload.ranks();
         let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
         let homes = homes(&job.placement, self.domain);
+        let (connections, repeats) = (self.connections, job.iterations > 1);
         let options =
-            ReplayOptions { job: job.number, coupling, exchanges, homes, tuner, repeats: job.iterations > 1 };
+            ReplayOptions { job: job.number, coupling, exchanges, connections, homes, tuner, repeats };
         let replay = Replay::new(job.workload.clone(), &options)?;
         let placed = job.placement.iter().zip(0..).map(|(&endpoint, rank)| (endpoint, RankId(rank)));
         let mut before: Vec<u32> = Vec::new();
@@ -252,6 +257,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     /// How all-to-alls of the jobs that enter from now on run.
     pub fn exchange(&mut self, exchanges: Exchanges) {
         self.exchanges = exchanges;
+    }
+
+    /// What messages outside communicators of the jobs that enter from now on go by.
+    pub fn connect(&mut self, connections: Connections) {
+        self.connections = connections;
     }
 
     /// What became of the all-to-alls of `job`.

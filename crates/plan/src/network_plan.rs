@@ -10,7 +10,7 @@ use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_kernel::Bytes;
 use windtunnel_topology::LoadBalancer;
 
-use crate::settings::ExchangeName;
+use crate::settings::{ConnectionsName, ExchangeName};
 
 /// What `network:` comes to. Every part is checked at every fidelity.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct NetworkPlan {
     pub packet: PacketPlan,
     /// How all-to-alls between scale-up domains are simulated.
     pub exchange: ExchangeName,
+    /// What messages outside communicators go by.
+    pub connections: ConnectionsName,
     /// The network model that stands in for the packet model.
     pub backend: Option<BackendPlan>,
 }

@@ -15,9 +15,9 @@ use windtunnel_kernel::{EndpointId, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_plan::jobs::JobPlan;
-use windtunnel_plan::settings::{ExchangeName, Fidelity};
+use windtunnel_plan::settings::{ConnectionsName, ExchangeName, Fidelity};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::{Coupling, Exchanges};
+use windtunnel_workload::replay::{Connections, Coupling, Exchanges};
 
 use super::RunOptions;
 use super::model::{self, Hosts, Opened};
@@ -58,6 +58,7 @@ impl<'a> Stage<'a> {
             Fidelity::Job => {}
         }
         shard.exchange(exchanges(plan, jobs));
+        shard.connect(connections(plan));
         shard.domains(plan.fabric.topology.scale_up_size());
         Self { plan, options, shard, rerouter }
     }
@@ -195,6 +196,14 @@ fn exchanges(plan: &Plan, jobs: usize) -> Exchanges {
         ExchangeName::Hosts => Exchanges::Whole,
         ExchangeName::Auto if merges(plan) && jobs == 1 => Exchanges::InStep,
         ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
+    }
+}
+
+/// What messages outside communicators go by.
+pub fn connections(plan: &Plan) -> Connections {
+    match plan.network.connections {
+        ConnectionsName::Message => Connections::Message,
+        ConnectionsName::Pair => Connections::Pair,
     }
 }
 

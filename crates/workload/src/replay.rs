@@ -24,7 +24,7 @@ mod stuck;
 #[cfg(test)]
 mod tests;
 
-pub use prepare::{Coupling, Exchanges, ReplayError};
+pub use prepare::{Connections, Coupling, Exchanges, ReplayError};
 pub use stuck::StuckOperation;
 
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub struct ReplayOptions {
     pub coupling: Coupling,
     /// How all-to-alls run.
     pub exchanges: Exchanges,
+    /// What messages outside communicators go by.
+    pub connections: Connections,
     /// Of each rank, the scale-up domain in which it stands; `None` where ranks fill domains in order, which is what
     /// [`CollectiveSpec::domain`](crate::collectives::CollectiveSpec::domain) says then.
     pub homes: Option<Arc<[u32]>>,
@@ -67,6 +69,7 @@ impl Default for ReplayOptions {
             job: 0,
             coupling: Coupling::default(),
             exchanges: Exchanges::default(),
+            connections: Connections::default(),
             homes: None,
             tuner: Arc::new(SizeRule),
             repeats: false,
@@ -454,6 +457,7 @@ impl<M: Machine> Step<'_, M> {
                 let entropy = self.prepared.message_entropy(rank, peer);
                 let line = match peer {
                     Peer::Member(..) => 1,
+                    Peer::Rank(_) if self.prepared.by_pair => 1,
                     // Of very many operations some share one.
                     Peer::Rank(_) if self.prepared.repeats => 2 + (op % (1 << 15)) as u16,
                     Peer::Rank(_) => 0,

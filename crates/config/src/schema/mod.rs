@@ -45,7 +45,9 @@ pub use upkeep::{
 };
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;
-pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
+pub use windtunnel_plan::settings::{
+    ConnectionsName, Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase,
+};
 
 use self::transport::{LawNames, TransportNames};
 pub use self::watch::{PacketCapture, PairRule, PairsOverTime};
@@ -196,6 +198,9 @@ pub struct Network {
     /// How all-to-alls between scale-up domains are simulated (flow fidelity; message and packet fidelity have every message).
     /// `summary.json` says what was merged, and what that may change (`network.exchanges`).
     pub exchange: ExchangeName,
+    /// What messages outside communicators go by, such as those of a GOAL file or of a recorded MPI program (flow and packet fidelity;
+    /// message fidelity knows no connections).
+    pub connections: ConnectionsName,
     /// What carries out collectives whose algorithm is left open.
     pub collectives: Collectives,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
@@ -242,6 +247,7 @@ impl Default for Network {
             timeout: None,
             parallel: Parallel::default(),
             exchange: ExchangeName::default(),
+            connections: ConnectionsName::default(),
             collectives: Collectives::default(),
             loggops: None,
             receiver: ReceiverName::default(),

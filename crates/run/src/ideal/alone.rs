@@ -16,7 +16,7 @@ use windtunnel_workload::replay::{Exchanges, Replay};
 
 use crate::drive::Pace;
 use crate::recorder::Iteration;
-use crate::stage::coupling;
+use crate::stage::{connections, coupling};
 use crate::stuck::stuck_failure;
 use crate::verdict::Judge;
 use crate::{RunOptions, fold, model};
@@ -135,6 +135,7 @@ impl On<'_> {
             ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
             ExchangeName::Hosts => Exchanges::Whole,
         });
+        shard.connect(connections(plan));
         if form != Flows::Same {
             shard.couple(coupling(plan, placement));
         }

@@ -143,6 +143,16 @@ pub enum Coupling {
     Never,
 }
 
+/// What messages outside communicators go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Connections {
+    /// Each by a connection of its own; of a job of several iterations, each after that of the same operation before.
+    #[default]
+    Message,
+    /// Those from one rank to another by one connection, one after the other.
+    Pair,
+}
+
 /// How all-to-alls between scale-up domains are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Exchanges {
@@ -190,6 +200,8 @@ pub(super) struct Prepared {
     pub job_entropy: u64,
     /// Whether there are several iterations.
     pub repeats: bool,
+    /// Whether messages from one rank to another share a connection.
+    pub by_pair: bool,
     /// Of each communicator: its collectives of one iteration, as an index into `sequences`.
     of_communicator: Vec<u32>,
     /// Distinct sequences of plans.
@@ -265,6 +277,7 @@ impl Prepared {
                 .collect(),
             job_entropy,
             repeats: options.repeats,
+            by_pair: options.connections == Connections::Pair,
             of_communicator: Vec::new(),
             sequences: vec![Vec::new()],
             workload,

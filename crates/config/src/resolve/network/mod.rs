@@ -76,8 +76,8 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
     let balancer = network.load_balancer.of.flows;
     let (mtu, header) = (network.mtu.0, network.header.0);
     let packet = packet(around, reduction, source)?;
-    let exchange = network.exchange;
-    Ok(NetworkPlan { mtu, header, balancer, reduction, message, packet, exchange, backend })
+    let (exchange, connections) = (network.exchange, network.connections);
+    Ok(NetworkPlan { mtu, header, balancer, reduction, message, packet, exchange, connections, backend })
 }
 
 fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Result<PacketPlan, InputError> {
