@@ -51,7 +51,7 @@ def seconds(folder: Path, connections: str, times: int, transport: str = "newren
 
 @pytest.mark.parametrize("transport", ["newreno", "cubic"])
 def test_the_next_message_of_a_pair_finds_the_window_of_the_one_before(tmp_path: Path, transport: str) -> None:
-    """150 packets take windows of 10, 20, 40 and 80, three round trips more than one: of a pair only the first message."""
+    """150 packets take windows of 10, 20, 40 and 80, three round trips more: of a pair only the first message."""
     alone = seconds(tmp_path, "message", 1, transport)
     assert alone > 3 * ROUND_TRIP_S
     assert seconds(tmp_path, "pair", 1, transport) == alone
