@@ -308,3 +308,17 @@ def test_a_symmetric_memo_simulates_less_and_is_off_by_what_the_page_says() -> N
     assert max(errors) < 0.6
     # Where nothing is hashed, what lies alike is alike.
     assert spans("symmetric", "ideal")[0] == spans("exact", "ideal")[0]
+
+
+def test_short_writes_of_neighbours_do_not_end_fast_forwarding() -> None:
+    """Six jobs that share spines write for 0.7% of their time, every eight iterations: below half of `tolerance`."""
+    writes = {"checkpoint": {"every": "200 ms", "write": "1.4 ms"}, "restart": "1 s"}
+    jobs = [job(f"job-{i}", 6, 1500, 40 * i, "random") | writes for i in range(6)]
+    noise = {"kernel_noise": {"distribution": "normal", "cv": 0.03}}
+    found = windtunnel.run(cluster(jobs, variation=noise)).summary["jobs"]
+    assert sum(one["simulated_iterations"] for one in found) < 0.1 * sum(one["iterations"] for one in found)
+    plain = windtunnel.run(cluster([one | {"checkpoint": None} for one in jobs], variation=noise)).summary["jobs"]
+    for writing, other in zip(found, plain, strict=True):
+        # It pays for its own writes, and is held to gain from those of others no more than the tolerance.
+        assert 1.0 <= writing["checkpoint_s"] / 0.0014 < 1.1 * (writing["finish_s"] / 0.2)
+        assert writing["finish_s"] == pytest.approx(other["finish_s"] + writing["checkpoint_s"], rel=0.02)
