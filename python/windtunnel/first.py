@@ -118,6 +118,8 @@ _TOPOLOGY = """topology:
 _MODEL = """jobs:
   - name: train
     workload: {{model: {model}, global_batch: {batch}, micro_batch: 1, sequence: {sequence}}}
+    # `training: {{framework: nemo}}` in `workload` says what trains it (`windtunnel list frameworks`); left out, it is
+    # what most people run who lay a model out so.
     parallelism: {parallelism}    # its product is the number of GPUs
 """
 

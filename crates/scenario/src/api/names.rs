@@ -15,7 +15,7 @@ use windtunnel_workload::schedules::ScheduleName;
 use super::Failure;
 
 /// Kinds of things that have names.
-pub const fn name_kinds() -> [&'static str; 21] {
+pub const fn name_kinds() -> [&'static str; 22] {
     [
         "fidelities",
         "transports",
@@ -36,6 +36,7 @@ pub const fn name_kinds() -> [&'static str; 21] {
         "switches",
         "optics",
         "models",
+        "frameworks",
         "jobs",
         "faults",
     ]
@@ -84,10 +85,12 @@ pub fn names(kind: &str, own: &Modules) -> Result<Vec<(String, String)>, Failure
         "placements" => <&windtunnel_cluster::placement::BuiltIn>::lines(),
         "workloads" => <&Source>::lines(),
         "logs" => Format::lines(),
-        "gpus" | "nics" | "switches" | "optics" | "models" | "jobs" | "faults" => sheets::names(kind)
-            .into_iter()
-            .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
-            .collect(),
+        "gpus" | "nics" | "switches" | "optics" | "models" | "frameworks" | "jobs" | "faults" => {
+            sheets::names(kind)
+                .into_iter()
+                .map(|name| (name.to_owned(), format!("data/{kind}/{name}")))
+                .collect()
+        }
         _ => {
             let error = InputError::new("", format!("no kind of name: `{kind}`"));
             let hint = match nearest(kind, name_kinds()) {
