@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
 RATIOS = (0.5, 1, 1.5, 2, 3)
 
+WHY = {
+    "loss_at_2": "the bucket is full at first (depth B), so a port lets B SIMs pass at once while B wait: 2 B DATA "
+    "follow, and more where two such bursts meet behind it",
+    "loss_at_3": "the bucket is full at first (depth B), so a port lets B SIMs pass at once while B wait: 2 B DATA "
+    "follow, and more where two such bursts meet behind it",
+}
+"""By figure observed: why a claim on it does not hold."""
+
 
 def observe(_results: Results) -> dict[str, Any]:
     """Loss by B_DATA / B."""

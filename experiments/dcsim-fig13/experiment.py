@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 FRACTIONS = (1.0, 0.85, 0.7, 0.5, 0.25)
 
+WHY = {
+    "reordered_025_over_whole": "as with Async: packets leave in the order in which they were bound",
+}
+"""By figure observed: why a claim on it does not hold."""
+
 
 def observe(_results: Results) -> dict[str, Any]:
     """CCT, delay and reordering by fraction."""
