@@ -107,3 +107,19 @@ def test_what_cannot_be_recorded_is_refused(command: Command, tmp_path: Path) ->
 
 def test_a_status_is_passed_on(command: Command, tmp_path: Path) -> None:
     command("record", "-o", tmp_path / "t", "--", sys.executable, "-c", "raise SystemExit(7)", check=7)
+
+
+def test_a_pytorch_without_fake_process_groups_is_refused(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyTorch 1.13 is: the program does not run on its own."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for package in ("torch", "torch/distributed"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("__version__ = '1.13.0'\n")
+    (tmp_path / "train.py").write_text("import torch\nopen('ran', 'w').close()\n")
+    done = command("record", "--stub", "2", "-o", "x.wtw", "--", sys.executable, "train.py", check=2)
+    assert "PyTorch 1.13.0" in done.stderr
+    assert "has no fake process groups" in done.stderr
+    assert not (tmp_path / "x.wtw").exists()
+    assert not (tmp_path / "ran").exists()

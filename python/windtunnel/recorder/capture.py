@@ -69,6 +69,13 @@ def capture(
             status = subprocess.run(list(command), env=environment, check=False).returncode
         except OSError as error:
             raise InputError(f"cannot start `{command[0]}`: {error.strerror}") from error
+        refused = folder / "refused"
+        if refused.is_file():
+            raise InputError(
+                f"PyTorch {refused.read_text(encoding='utf-8')} of `{command[0]}` has no fake process groups "
+                "(`torch.testing._internal.distributed.fake_pg`)\n\n"
+                "hint: give a Python with a newer one; captures were tried with 2.9"
+            )
         if status:
             raise InputError(
                 f"the program ended with exit status {status}\n\n"

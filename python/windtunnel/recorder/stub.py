@@ -57,7 +57,13 @@ def watch() -> None:
     gpus = int(os.environ.get("WINDTUNNEL_STUB_GPUS", "8"))
     import torch
     import torch.distributed
-    from torch.testing._internal.distributed import fake_pg  # noqa: F401
+
+    try:
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401
+    except ImportError:
+        # Whoever imports this swallows what it raises, and the program would run on its own.
+        (folder / "refused").write_text(torch.__version__, encoding="utf-8")
+        os._exit(1)
 
     torch.set_num_threads(1)
     # Of tensors without memory, which is as it should be here.

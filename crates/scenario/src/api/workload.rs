@@ -67,7 +67,10 @@ fn open(path: &Path) -> Result<Workload, Failure> {
         Some("jsonl") => handwritten::read(path, 1).map_err(|error| refused("", error.to_string())),
         _ => {
             let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`";
-            Err(refused(path.display().to_string(), message))
+            let error = InputError::new(path.display().to_string(), message);
+            Err(Failure::Input(
+                error.hint("`windtunnel import KIND` reads recordings and Chakra traces into a `.wtw`"),
+            ))
         }
     }
 }
