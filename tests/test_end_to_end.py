@@ -220,7 +220,7 @@ def test_topology_counts_what_is_built(command: Command, scenario: Path) -> None
 
 KINDS = (
     "fidelities transports parameters topologies load-balancers disciplines modules collectives algorithms schedules "
-    "schedulers placements workloads logs gpus nics switches optics models jobs faults"
+    "schedulers placements workloads logs gpus nics switches optics models frameworks jobs faults"
 ).split()
 
 
