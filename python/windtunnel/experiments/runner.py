@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.engine import InputError, RunError, nearest
+from windtunnel.experiments import kept
 from windtunnel.experiments.check import Results, Verdict, judge
 from windtunnel.experiments.runs import Known, Means, Unknown, by
 from windtunnel.experiments.spec import Experiment, read_experiment
 from windtunnel.results import Result
+from windtunnel.results.folder import write_beside
 from windtunnel.shipped import SHIPPED
 from windtunnel.source import override_text, read_source
 from windtunnel.studies import point as studies
@@ -23,7 +25,7 @@ from windtunnel.studies.recipe import recipe
 from windtunnel.studies.runner import run_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
     from types import ModuleType
 
     from windtunnel.studies.runner import Limits, Progress
@@ -110,9 +112,12 @@ def run_experiment(
     Runs are kept in `store`, where those that are there and unchanged are taken from unless `fresh`; without one they
     are gone afterwards. Raises what the first run that gave no result says.
     """
-    with opened(store) as kept:
-        means = Means(kept, limits, fresh, progress)
-        return _concluded(experiment, means.results(points_of(experiment)), means, out)
+    with opened(store) as where:
+        means = Means(where, limits, fresh, progress)
+        points = points_of(experiment)
+        results = means.results(points)
+        known = None if fresh else kept.find(where, experiment, points)
+        return _concluded(experiment, results, means, out, known)
 
 
 def run_experiments(
@@ -132,26 +137,34 @@ def run_experiments(
             asked.append(points_of(experiment))
         except Exception as error:  # noqa: BLE001
             asked.append(Broken(experiment, _said(error)))
-    with opened(store) as kept:
-        means = Means(kept, limits, fresh, progress)
+    with opened(store) as where:
         every = [point for points in asked if not isinstance(points, Broken) for point in points]
-        ran = iter(list(run_points(every, kept, limits=limits, fresh=fresh, tables=True, progress=progress)))
+        ran = iter(list(run_points(every, where, limits=limits, fresh=fresh, tables=True, progress=progress)))
         outcomes = [[next(ran) for _ in points] if not isinstance(points, Broken) else [] for points in asked]
-        observed = _observed(experiments, outcomes, means)
+        means = [Means(where, limits, fresh, progress) for _ in experiments]
+        known: dict[int, kept.Observed] = {}
+        for i, (experiment, points) in enumerate(zip(experiments, asked, strict=True)):
+            before = None if fresh or isinstance(points, Broken) else kept.find(where, experiment, points)
+            if before is not None and before.serves(experiment, drawn=out is not None and _draws(experiment)):
+                known[i] = before
+        observed = _observed(experiments, outcomes, means, known)
         found: list[Outcome | Broken] = []
         for i, (experiment, points) in enumerate(zip(experiments, asked, strict=True)):
             if isinstance(points, Broken):
                 found.append(points)
                 continue
             folder = None if out is None else out / experiment.name
-            found.append(_concluded_or_broken(experiment, outcomes[i], means, folder, observed.get(i)))
+            found.append(_concluded_or_broken(experiment, outcomes[i], means[i], folder, known.get(i), observed.get(i)))
     return found
 
 
 def _observed(
-    experiments: Sequence[Experiment], outcomes: Sequence[Sequence[studies.Outcome]], means: Means
+    experiments: Sequence[Experiment],
+    outcomes: Sequence[Sequence[studies.Outcome]],
+    means: Sequence[Means],
+    but: Container[int],
 ) -> dict[int, dict[str, Any]]:
-    """What experiments observe, by their number, the runs that they ask for beside each other.
+    """What experiments observe, by their number, the runs that they ask for beside each other; none of `but`.
 
     Each is asked until it wants a run that is not known; then those of all are run together, and it is asked again.
     What fails, or wants the same again, is left to be told when the experiment is concluded, and so is one that was
@@ -159,15 +172,18 @@ def _observed(
     """
     found: dict[int, dict[str, Any]] = {}
     ran: set[str] = set()
-    waiting = [i for i, several in enumerate(outcomes) if all(one.folder is not None for one in several)]
+    waiting = [
+        i for i, several in enumerate(outcomes) if i not in but and all(one.folder is not None for one in several)
+    ]
     for _round in range(MOST):
         if not waiting:
             break
-        known = Known(means.store, means.limits, means.fresh, means.progress, frozenset(ran))
         wanted: dict[str, studies.Point] = {}
         still = []
         for i in waiting:
             results = [Result(one.folder) for one in outcomes[i] if one.folder is not None]
+            own = means[i]
+            known = Known(own.store, own.limits, own.fresh, own.progress, own.read, frozenset(ran))
             try:
                 module = module_of(experiments[i].folder)
                 with by(known):
@@ -179,11 +195,13 @@ def _observed(
                     still.append(i)
             except Exception:  # noqa: BLE001, S112
                 continue
-        for _outcome in run_points(
-            list(wanted.values()), means.store, limits=means.limits, fresh=means.fresh, tables=True,
-            progress=means.progress,
-        ):  # fmt: skip
-            pass
+        if wanted:
+            own = means[0]
+            every = list(wanted.values())
+            for _outcome in run_points(
+                every, own.store, limits=own.limits, fresh=own.fresh, tables=True, progress=own.progress
+            ):
+                pass
         ran |= wanted.keys()
         waiting = still
     return found
@@ -198,6 +216,7 @@ def _concluded_or_broken(
     outcomes: Sequence[studies.Outcome],
     means: Means,
     out: Path | None,
+    known: kept.Observed | None,
     observed: dict[str, Any] | None,
 ) -> Outcome | Broken:
     """What an experiment found, or why it found nothing: one that cannot be run does not end the others."""
@@ -206,7 +225,7 @@ def _concluded_or_broken(
         return Broken(experiment, failed.detail or failed.message or failed.state)
     results = [Result(outcome.folder) for outcome in outcomes if outcome.folder is not None]
     try:
-        return _concluded(experiment, results, means, out, observed)
+        return _concluded(experiment, results, means, out, known, observed)
     except Exception as error:  # noqa: BLE001
         return Broken(experiment, _said(error))
 
@@ -224,18 +243,27 @@ def _concluded(
     results: list[Result],
     means: Means,
     out: Path | None,
+    known: kept.Observed | None,
     observed: dict[str, Any] | None = None,
 ) -> Outcome:
-    """Judges and draws; `observed` is what `observe` gave, if it was asked before."""
-    module = module_of(experiment.folder)
+    """Judges and draws; `known` is what is kept from an earlier time, `observed` what `observe` gave just now."""
     found = Results(list(zip(experiment.points(), results, strict=True)))
-    if observed is None:
-        with by(means):
-            observed = _observe(module, found)
-    verdicts = [judge(claim, found, observed) for claim in experiment.claims]
-    figure = _draw(experiment, module, found, observed, out) if out is not None else None
-    tables = {name: value for name, value in observed.items() if isinstance(value, pl.DataFrame)}
-    return Outcome(experiment, verdicts, tables, figure)
+    drawn = out is not None and _draws(experiment)
+    if known is None or not known.serves(experiment, drawn=drawn):
+        module = module_of(experiment.folder)
+        if observed is None:
+            with by(means):
+                observed = _observe(module, found)
+        figure = _drawn(experiment, module, found, observed) if drawn else None
+        known = kept.Observed(observed, figure)
+        kept.keep(means.store, experiment, points_of(experiment), known, means.read)
+    verdicts = [judge(claim, found, known.values) for claim in experiment.claims]
+    tables = {name: value for name, value in known.values.items() if isinstance(value, pl.DataFrame)}
+    path = None
+    if out is not None and known.figure is not None:
+        path = out / "figure.svg"
+        write_beside(path, known.figure)
+    return Outcome(experiment, verdicts, tables, path)
 
 
 def module_of(folder: Path) -> ModuleType | None:
@@ -251,15 +279,14 @@ def module_of(folder: Path) -> ModuleType | None:
     return module
 
 
-def _draw(
-    experiment: Experiment, module: ModuleType | None, results: Results, observed: dict[str, Any], out: Path
-) -> Path | None:
+def _draws(experiment: Experiment) -> bool:
+    return experiment.figure is not None or hasattr(module_of(experiment.folder), "draw")
+
+
+def _drawn(experiment: Experiment, module: ModuleType | None, results: Results, observed: dict[str, Any]) -> bytes:
     drawer = getattr(module, "draw", None)
-    if drawer is None and experiment.figure is None:
-        return None
     from windtunnel.experiments.figure import draw_figure  # noqa: PLC0415
     from windtunnel.report.canvas import figure, svg  # noqa: PLC0415
-    from windtunnel.results.folder import write_beside  # noqa: PLC0415
 
     fig, axes = figure(4.2)
     if drawer is not None:
@@ -267,6 +294,4 @@ def _draw(
     elif experiment.figure is not None:
         draw_figure(experiment.figure, results, axes)
     axes.set_title(experiment.title)
-    path = out / "figure.svg"
-    write_beside(path, svg(fig, experiment.title).encode())
-    return path
+    return svg(fig, experiment.title).encode()

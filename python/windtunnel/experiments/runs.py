@@ -53,6 +53,25 @@ class Asked:
         )
 
 
+@dataclass
+class Read:
+    """What an experiment has read: the runs that it asked for, and folders of measured tables."""
+
+    folders: set[Path] = field(default_factory=set)
+    runs: set[tuple[str, str]] = field(default_factory=set)
+    """Folder of the scenario, and folder of the run."""
+
+    def note(self, points: Sequence[Point], found: Sequence[Result]) -> None:
+        """Remembers runs that were asked for."""
+        self.runs |= {
+            (str(point.source.base.resolve()), str(result.path)) for point, result in zip(points, found, strict=True)
+        }
+
+    def inputs(self, store: Store) -> set[tuple[str, str]]:
+        """Files that the runs read, as the store has them, each list with the folder that its names count from."""
+        return {(base, inputs) for base, folder in self.runs if (inputs := store.inputs(Path(folder))) != "[]"}
+
+
 @dataclass(frozen=True)
 class Means:
     """Where runs are kept and how they are run."""
@@ -61,10 +80,13 @@ class Means:
     limits: Limits | None = None
     fresh: bool = False
     progress: Callable[[Progress], None] | None = None
+    read: Read = field(default_factory=Read)
 
     def results(self, points: Sequence[Point]) -> list[Result]:
         """Results of `points`, in order."""
-        return results(points, self.store, limits=self.limits, fresh=self.fresh, progress=self.progress)
+        found = results(points, self.store, limits=self.limits, fresh=self.fresh, progress=self.progress)
+        self.read.note(points, found)
+        return found
 
 
 class Unknown(BaseException):
@@ -90,7 +112,9 @@ class Known(Means):
         fresh = [not self.fresh or recipe(point) in self.ran for point in points]
         if not all(fresh) or any(outcome is None for outcome in found):
             raise Unknown(list(points))
-        return [Result(outcome.folder) for outcome in found if outcome is not None and outcome.folder is not None]
+        known = [Result(outcome.folder) for outcome in found if outcome is not None and outcome.folder is not None]
+        self.read.note(points, known)
+        return known
 
 
 _means: ContextVar[Means] = ContextVar("means of an experiment")
@@ -119,6 +143,13 @@ def run_all(asked: Sequence[Asked]) -> list[Result]:
         _kept.append(tempfile.TemporaryDirectory(prefix="windtunnel-"))
     with Store(Path(_kept[0].name)) as store:
         return results(points, store)
+
+
+def note_folder(folder: Path) -> None:
+    """Tells the experiment that is being concluded, if one is, that measured tables are read from `folder`."""
+    given = _means.get(None)
+    if given is not None:
+        given.read.folders.add(folder.resolve())
 
 
 def means() -> Means | None:

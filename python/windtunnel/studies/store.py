@@ -101,6 +101,19 @@ class Store:
                 found = self._meant(point, tables=tables)
             yield found
 
+    def inputs(self, folder: Path) -> str:
+        """The files that the run in `folder` of the store read, with their digests, as JSON."""
+        try:
+            place = folder.relative_to(self.root).as_posix()
+        except ValueError:
+            place = folder.resolve().relative_to(self.root.resolve()).as_posix()
+        found = self._db.execute("select inputs from runs where folder = ?", (place,)).fetchone()
+        return "[]" if found is None else str(found[0])
+
+    def unchanged(self, base: Path, inputs: str) -> bool:
+        """Whether the files of `inputs`, whose names count from `base`, are as they were."""
+        return unchanged(json.loads(inputs), base, self._digests)
+
     def _served(self, point: Point, column: str, key: str, *, tables: bool) -> Outcome | None:
         rows = self._db.execute(
             f"select inputs, folder, wall_s, cpu_s, peak_bytes from runs where {column} = ? and state = 'done' "  # noqa: S608

@@ -24,7 +24,7 @@ def board_of(tables: Sequence[str]) -> Board:
         found = validate(tables)
     else:
         # A board is predicted whole: to begin it again for each run that is not known would read its tables as often.
-        plain = Means(given.store, given.limits, given.fresh, given.progress)
+        plain = Means(given.store, given.limits, given.fresh, given.progress, given.read)
         with by(plain):
             found = validate(tables, store=plain.store, limits=plain.limits, fresh=plain.fresh, progress=plain.progress)
     if found.absent:

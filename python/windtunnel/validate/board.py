@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.experiments.runs import note_folder
 from windtunnel.validate.ablation import sample, without
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score
@@ -44,11 +45,13 @@ def data_folder(given: Path | None) -> Path:
     if given is not None:
         if not given.is_dir():
             raise InputError(f"{given}: no such folder\n\nhint: `--data` names a folder with measured tables")
+        note_folder(given)
         return given
     places = [Path(os.environ[ENVIRONMENT])] if ENVIRONMENT in os.environ else []
     places += [folder.parent / "shared" / "data" for folder in [Path(__file__).resolve().parents[3], Path.cwd()]]
     for place in places:
         if place.is_dir():
+            note_folder(place)
             return place
     raise InputError(
         "no folder of measured tables\n\nhint: name it with `--data DIR`, or in the environment as "
