@@ -107,7 +107,7 @@ impl Framework {
         let mut taken = Vec::new();
         let mut note = |key: &'static str| taken.push(key);
         complete!(training, self.training, note;
-            recompute, recompute_layers, lora_rank, regather, fused, fused_loss, reserved, sequence_parallel, precision,
+            recompute, recompute_layers, lora_rank, regather, narrow_gathers, fused, fused_loss, reserved, sequence_parallel, precision,
             parameters, gradients, added_gradients, attention, causal, dropout, context_exchange, overlap_chunks, overlap_backward, dispatch, straggle,
             graphs, fused_experts, padded_experts, split_overhead, hidden_exchange, dispatcher, dispatcher_sms, routing_domains,
             overlap_shared, expert_imbalance, capacity_factor,

@@ -81,6 +81,9 @@ pub(super) fn kernels(
     let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
         .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
     model = model.sustained(pace(settings, gpu, gpus, place)?);
+    if let (None, Some(narrow), Some(wide)) = (settings.compute_share, &gpu.sustained_fp4, &gpu.sustained) {
+        model = model.products_in_4_bits(narrow.value.0 / wide.value.0);
+    }
     constants(settings, place, evidence)?;
     let kind = settings.attention.as_deref();
     if let (Some("flash1" | "flash2"), Some(figure)) = (kind, &gpu.efficiency.flash2) {

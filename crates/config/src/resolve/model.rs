@@ -388,6 +388,7 @@ impl Transformer<'_> {
             recompute_layers: settings.recompute_layers,
             lora_rank: settings.lora_rank,
             regather: settings.regather.unwrap_or(true),
+            narrow_gathers: settings.narrow_gathers.unwrap_or(false),
             attention,
             causal: settings.causal.unwrap_or(true) && attention == AttentionKernel::Flash,
             dropout: settings.dropout.unwrap_or(false),

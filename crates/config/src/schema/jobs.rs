@@ -136,6 +136,9 @@ pub struct ModelJob {
     pub lora_rank: Option<u64>,
     /// Gather a column-parallel projection's input again for its weight gradient, as Megatron does; on unless `false`.
     pub regather: Option<bool>,
+    /// Gather the input and the gradients of a layer's tensor-parallel products in the format of the products, where that is
+    /// narrower than the activations', as Transformer Engine does; off if left out.
+    pub narrow_gathers: Option<bool>,
     /// Element-wise operations fused into one kernel each; on unless `false` (PyTorch without a compiler).
     pub fused: Option<bool>,
     /// Compute the loss in one kernel; on unless `false` (Megatron-LM's own loss, and PyTorch without a compiler around the loss:

@@ -101,7 +101,7 @@ impl Training {
             emit.gemm(block.label, Gemm::new(self.residual_tokens(), outer, inner));
             emit.stream(block.label, Streaming::Norm, self.residual_tokens(), outer, 2);
         }
-        emit.gather_over_tp("tp all-gather", tokens * block.gather, emit.before());
+        emit.gather_over_tp("tp all-gather", tokens * block.gather, self.precision.compute, emit.before());
         for &(inner, outer) in &block.columns {
             emit.gemm(block.label, Gemm::new(tokens, outer, inner));
             if matches!(block.middle, Middle::Attention) {
@@ -263,7 +263,7 @@ impl Training {
                 self.residual_stream(emit, block.label, 2);
             }
             if self.sequence_parallel {
-                emit.gather_over_tp("tp all-gather", tokens * hidden, emit.before());
+                emit.gather_over_tp("tp all-gather", tokens * hidden, self.precision.compute, emit.before());
             }
             emit.gemm(block.label, Gemm::new(row.m, row.k, row.n));
         }
@@ -345,7 +345,7 @@ impl Training {
         // Frozen weights have no gradients for which the input is needed.
         let trained = self.lora_rank.is_none();
         let gathered = (part.weight() && self.sequence_parallel && self.regather && trained)
-            .then(|| emit.gather_over_tp_beside("tp re-gather", numbers, beside))
+            .then(|| emit.gather_over_tp_beside("tp re-gather", numbers, dtype, beside))
             .flatten();
         if part.input() {
             for &(inner, outer) in columns {

@@ -51,6 +51,17 @@ impl Dtype {
         }
     }
 
+    /// Bytes of `count` numbers, rounded up, with the scales of their blocks: 16 numbers of 4 bits share one of 8 (NVFP4), 32 of
+    /// 8 bits one of 8 (the OCP Microscaling formats v1.0, §5.2).
+    pub const fn scaled_bytes(self, count: u64) -> u64 {
+        let scales = match self {
+            Self::Fp4 => count.div_ceil(16),
+            Self::Fp8 => count.div_ceil(32),
+            Self::Fp32 | Self::Tf32 | Self::Fp16 | Self::Bf16 => 0,
+        };
+        self.bytes(count) + scales
+    }
+
     /// Bytes of `count` numbers, rounded up.
     pub const fn bytes(self, count: u64) -> u64 {
         (count * self.bits()).div_ceil(8)

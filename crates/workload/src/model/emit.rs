@@ -410,10 +410,19 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// All-gather of `numbers` activations over the sequence, where it is split.
-    pub(super) fn gather_over_tp(&mut self, label: &'static str, numbers: u64, overlap: Overlap) {
+    /// All-gather of `numbers` activations over the sequence, where it is split, for products in `dtype`.
+    pub(super) fn gather_over_tp(
+        &mut self,
+        label: &'static str,
+        numbers: u64,
+        dtype: Dtype,
+        overlap: Overlap,
+    ) {
         if self.training.sequence_parallel {
-            let bytes = self.training.precision.activations.bytes(numbers);
+            let precision = &self.training.precision;
+            let narrow = self.training.narrow_gathers && dtype.bits() < precision.activations.bits();
+            let bytes =
+                if narrow { dtype.scaled_bytes(numbers) } else { precision.activations.bytes(numbers) };
             self.collective(Dimension::Tp, CollectiveKind::AllGather, bytes, label, overlap);
         }
     }
@@ -434,10 +443,11 @@ impl<'a> Emit<'a> {
         &mut self,
         label: &'static str,
         numbers: u64,
+        dtype: Dtype,
         beside: bool,
     ) -> Option<u32> {
         let id = beside.then(|| self.fresh());
-        self.gather_over_tp(label, numbers, id.map_or(Overlap::None, Overlap::Async));
+        self.gather_over_tp(label, numbers, dtype, id.map_or(Overlap::None, Overlap::Async));
         id
     }
 

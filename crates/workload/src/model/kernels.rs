@@ -206,6 +206,8 @@ pub struct KernelModel {
     heads: Option<(Device, Flash)>,
     /// Of the clock at which computation runs.
     pace: f64,
+    /// The same of products in 4 bits, over [`Self::pace`].
+    pace_fp4: f64,
     profile: KernelProfile,
 }
 
@@ -265,6 +267,7 @@ impl KernelModel {
             flash,
             heads,
             pace: 1.0,
+            pace_fp4: 1.0,
             rates: Dtype::ALL.map(|dtype| sheet.peak.of(dtype).map(|figure| figure.value.0)),
             gemm: sheet.efficiency.gemm.value.clone(),
             gemm_fp8: sheet.efficiency.gemm_fp8.as_ref().map(|figure| figure.value.clone()),
@@ -289,6 +292,15 @@ impl KernelModel {
         self.rates = self.rates.map(|rate| rate.map(|rate| rate * share));
         self.attention_rate *= share;
         self.pace *= share;
+        self
+    }
+
+    /// The same with products in 4 bits at `share` of what [`Self::sustained`] leaves them.
+    #[must_use]
+    pub fn products_in_4_bits(mut self, share: f64) -> Self {
+        let rate = &mut self.rates[Dtype::Fp4 as usize];
+        *rate = rate.map(|rate| rate * share);
+        self.pace_fp4 *= share;
         self
     }
 
@@ -369,7 +381,8 @@ impl KernelModel {
         let bytes = dtype.bytes(gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n))
             + output.bytes(gemm.batch * gemm.m * gemm.n);
         let rows = Rows::Equal(gemm.batch, gemm.m);
-        let seconds = tiles.seconds(device, rows, gemm.n, gemm.k, width, bytes as f64, self.pace);
+        let pace = self.pace * if dtype == Dtype::Fp4 { self.pace_fp4 } else { 1.0 };
+        let seconds = tiles.seconds(device, rows, gemm.n, gemm.k, width, bytes as f64, pace);
         // What an inference library launches beside a mixture's products is priced apart.
         let launch = if experts { self.launch } else { tiles.launch };
         Some(Span::from_seconds_ceil(launch + seconds))

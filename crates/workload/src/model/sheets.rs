@@ -277,6 +277,9 @@ pub struct GpuSheet {
     /// Share of the rates of kernels measured alone that compute keeps in a training run, where power and heat limit the clock;
     /// absent: not known, all of it.
     pub sustained: Option<Figure<Share>>,
+    /// As [`Self::sustained`], of products in 4 bits, which draw less of the power: what their units are busy is a smaller share of
+    /// what these can; absent: the same.
+    pub sustained_fp4: Option<Figure<Share>>,
     /// Standard deviation of the speeds of GPUs of this kind over their mean; absent: not known, none.
     pub spread: Option<Figure<Share>>,
     /// Factor on the time of computation while a collective runs beside it; absent: not known, none.
@@ -372,6 +375,9 @@ impl GpuSheet {
         }
         if let Some(figure) = &self.sustained {
             push(&mut list, "sustained", figure);
+        }
+        if let Some(figure) = &self.sustained_fp4 {
+            push(&mut list, "sustained_fp4", figure);
         }
         if let Some(figure) = &self.spread {
             push(&mut list, "spread", figure);

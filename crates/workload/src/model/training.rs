@@ -127,6 +127,9 @@ pub struct Training {
     /// Whether the input of a column-parallel projection is gathered again for its weight gradient (Korthikanti et al.
     /// 2022, §4.2.2) instead of being kept.
     pub regather: bool,
+    /// Whether what the products of a layer take from other tensor-parallel ranks travels in the products' format
+    /// ([`Dtype::scaled_bytes`]), not in that of activations.
+    pub narrow_gathers: bool,
     /// How attention is computed.
     pub attention: AttentionKernel,
     /// Whether flash attention skips the masked half of the scores.
@@ -251,6 +254,7 @@ impl Training {
             recompute_layers: None,
             lora_rank: None,
             regather: true,
+            narrow_gathers: false,
             attention: AttentionKernel::Flash,
             causal: true,
             dropout: false,

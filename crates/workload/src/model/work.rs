@@ -142,7 +142,12 @@ impl Training {
         } else if chunk.head {
             let vocabulary = self.local_vocabulary();
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
-            emit.gather_over_tp("head all-gather", self.tokens() * hidden, emit.before());
+            emit.gather_over_tp(
+                "head all-gather",
+                self.tokens() * hidden,
+                self.precision.activations,
+                emit.before(),
+            );
             emit.of_width(vocabulary, |emit| {
                 emit.gemm_in(
                     "head",
@@ -217,7 +222,8 @@ impl Training {
             let measured = part.weight() && emit.whole("embedding", "embedding_backward", tokens);
             if part.weight() && self.lora_rank.is_none() && !measured {
                 if self.sequence_parallel {
-                    emit.gather_over_tp("embedding all-gather", tokens * hidden, Overlap::None);
+                    let format = self.precision.activations;
+                    emit.gather_over_tp("embedding all-gather", tokens * hidden, format, Overlap::None);
                 }
                 emit.stream("embedding", Streaming::Embedding, tokens, hidden, 3);
                 emit.add_table_gradients(self.local_vocabulary(), hidden);

@@ -377,6 +377,58 @@ fn shares_and_separate_kernels_lengthen_what_they_bound() {
     assert_eq!(norm(&kernels.clone().separately(false)), norm(&kernels));
 }
 
+/// What products in 4 bits sustain is their own: those in 8 and 16 bits and attention stay as they are.
+#[test]
+fn products_in_4_bits_have_a_share_of_their_own() {
+    for name in ["gb200", "mi355x"] {
+        let kernels = kernels(name, Dtype::Fp4, KernelProfile::default()).sustained(0.5);
+        let again = kernels.clone().products_in_4_bits(2.0);
+        let gemm = Gemm::new(8192, 16384, 16384);
+        let time = |kernels: &KernelModel, dtype| kernels.gemm(gemm, dtype, Dtype::Bf16).seconds();
+        let gained = time(&kernels, Dtype::Fp4) / time(&again, Dtype::Fp4);
+        assert!((1.7..2.0 + 1e-6).contains(&gained), "{name}: {gained}");
+        assert_eq!(time(&kernels, Dtype::Fp8), time(&again, Dtype::Fp8));
+        assert_eq!(time(&kernels, Dtype::Bf16), time(&again, Dtype::Bf16));
+    }
+}
+
+/// Gathers of a layer travel in the format of its products with a scale a block, reductions and what is beside the layers in that
+/// of activations: 8,192 numbers of 4 bits and 512 scales are 4,608 B, of 8 bits and 256 scales 8,448, of 16 bits 16,384.
+#[test]
+fn what_products_take_may_travel_in_their_format() {
+    let kernels = |dtype| kernels("gb200", dtype, KernelProfile::default());
+    let layers = Chunk { layers: 0..2, embedding: false, head: false };
+    let ends = Chunk { layers: 0..0, embedding: true, head: true };
+    for (dtype, bytes) in [(Dtype::Bf16, 16_384), (Dtype::Fp8, 8_448), (Dtype::Fp4, 4_608)] {
+        let mut training = Training::new(model("llama3-8b"), 1024);
+        (training.tp, training.sequence_parallel, training.precision.compute) = (4, true, dtype);
+        let of = |training: &Training, chunk| training.chunk(chunk, &kernels(dtype)).work;
+        let (wide, wide_ends) = (of(&training, &layers), of(&training, &ends));
+        training.narrow_gathers = true;
+        let narrow = of(&training, &layers);
+        assert_eq!(of(&training, &ends), wide_ends);
+        let pairs = [(&wide.forward, &narrow.forward), (&wide.backward, &narrow.backward)];
+        let mut gathers = 0;
+        for (before, after) in pairs.iter().flat_map(|(wide, narrow)| wide.iter().zip(narrow.iter())) {
+            let (
+                Piece::Collective { label, bytes: wide, .. },
+                Piece::Collective { label: same, bytes: narrow, .. },
+            ) = (before, after)
+            else {
+                assert_eq!(before, after);
+                continue;
+            };
+            assert_eq!(label, same);
+            let of_layer = matches!(*label, "tp all-gather" | "tp re-gather");
+            gathers += usize::from(of_layer);
+            let expected = if of_layer { wide.get() / 16_384 * bytes } else { wide.get() };
+            assert_eq!(narrow.get(), expected, "{dtype:?} {label}");
+        }
+        // Two blocks a layer: one gather forward, the gradient's and the input's backward.
+        assert_eq!(gathers, 2 * 2 * 3);
+    }
+}
+
 /// Megatron's kernel of a masked softmax takes stored scores of four matrices to a block (`is_kernel_available`): one rank of
 /// 16 with one sequence has two, and PyTorch converts, scales, masks, normalises and converts back, forward and backward.
 #[test]
