@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,6 +69,32 @@ def test_zero_stages_asked_together_do_not_share_their_kernels() -> None:
     assert answers(asked.job.source, asked.job.overrides, choices) == alone
     assert answers(asked.job.source, asked.job.overrides, choices[::-1]) == alone[::-1]
     assert alone[1].compute_s < alone[0].compute_s
+
+
+def test_answers_are_the_same_for_any_number_of_threads() -> None:
+    asked = _Asked()
+    own, training = asked.job.own["parallelism"], asked.job.own["training"]
+    every = Space(micro_batches=(1, 2)).candidates(asked.job, Counter())[:70]
+    choices = [candidate.choice(own, training) for candidate in every]
+    heard: list[int] = []
+    one = answers(asked.job.source, asked.job.overrides, choices, apart=True, threads=1)
+    several = answers(
+        asked.job.source, asked.job.overrides, choices, apart=True, threads=7, told=lambda lot: heard.append(len(lot))
+    )
+    assert several == one
+    assert heard == [10] * 7
+
+
+def test_what_hears_the_answers_ends_the_search_of_all_threads() -> None:
+    asked = _Asked()
+    own, training = asked.job.own["parallelism"], asked.job.own["training"]
+    choices = [Candidate(1, 1, 1, 1, GPUS, 1, 1, asked.job.own["order"], "1f1b", 1, 0, 2, "none").choice(own, training)]
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answers(asked.job.source, asked.job.overrides, choices * 40, threads=4, told=stop)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

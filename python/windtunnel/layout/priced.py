@@ -59,9 +59,13 @@ def answers(
     apart: bool = False,
     fitting: bool = False,
     budget_bytes: int | None = None,
+    threads: int | None = None,
     told: Callable[[list[Answer]], None] | None = None,
 ) -> list[Answer]:
-    """Answers to `choices`, in their order; `told` hears them `AT_ONCE` at a time, and what it raises ends the search.
+    """Answers to `choices`, in their order.
+
+    `told` hears them `AT_ONCE` at a time at most, and what it raises ends the search. As many `threads` as there are
+    cores work them out unless told otherwise; answers are the same for any number.
 
     A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what it
     leaves out stays as the scenario has it. With `apart` exchanges inside passes meet nothing on their links, which is
@@ -79,7 +83,7 @@ def answers(
 
     asked = {
         "job": job, "ideal": ideal, "apart": apart, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE,
-        "choices": list(choices),
+        "threads": threads, "choices": list(choices),
     }  # fmt: skip
     engine.estimate(
         source.text, source.name, str(source.base), list(overrides), {"fidelity": "flow"}, json.dumps(asked), tell

@@ -1,10 +1,15 @@
 //! What layouts of a job take, by the cost model: a scenario and choices in, times and memory out.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_config::resolve::estimate::{Choice, Estimator};
+use windtunnel_config::schema::Scenario;
 use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
@@ -34,7 +39,23 @@ struct Asked {
     /// Choices that are answered at a time.
     #[serde(default = "at_once")]
     at_once: usize,
+    /// Threads that answer at most; null: as many as there are cores.
+    #[serde(default)]
+    threads: Option<NonZeroUsize>,
     choices: Vec<Choice>,
+}
+
+impl Asked {
+    fn estimator(&self, scenario: Scenario, source: &str, files: &Inputs) -> Result<Estimator, InputError> {
+        let mut estimator = Estimator::new(scenario, source, files, self.job, self.ideal)?;
+        if self.apart {
+            estimator.apart();
+        }
+        if self.fitting {
+            estimator.only_fitting(self.budget.map(Bytes::new));
+        }
+        Ok(estimator)
+    }
 }
 
 const fn at_once() -> usize {
@@ -49,19 +70,60 @@ pub fn estimate(request: &RunRequest, text: &str, told: &mut dyn FnMut(&str) -> 
     let asked: Asked =
         serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
     let files = Inputs::of(&request.base);
-    let mut estimator = Estimator::new(request.scenario()?, &request.source, &files, asked.job, asked.ideal)?;
-    if asked.apart {
-        estimator.apart();
-    }
-    if asked.fitting {
-        estimator.only_fitting(asked.budget.map(Bytes::new));
-    }
-    for choices in asked.choices.chunks(asked.at_once.max(1)) {
-        if !told(&json!({"answers": estimator.answers(choices)}).to_string()) {
-            break;
+    let scenario = request.scenario()?;
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = asked.threads.unwrap_or_else(cores).get();
+    let size = asked.at_once.min(asked.choices.len().div_ceil(threads)).max(1);
+    let lots: Vec<&[Choice]> = asked.choices.chunks(size).collect();
+    let threads = threads.min(lots.len());
+    let mut estimator = asked.estimator(scenario.clone(), &request.source, &files)?;
+    if threads < 2 {
+        for choices in lots {
+            if !told(&answered(&mut estimator, choices)) {
+                break;
+            }
         }
+        return Ok(());
     }
+    // Each thread has an estimator of its own and takes the next lot; lots are told in their order. What an answer says does not
+    // depend on what was asked before it.
+    drop(estimator);
+    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..threads {
+            let (sender, scenario) = (sender.clone(), scenario.clone());
+            let (asked, files, lots, next, stopped) = (&asked, &files, &lots, &next, &stopped);
+            scope.spawn(move || {
+                let Ok(mut estimator) = asked.estimator(scenario, &request.source, files) else { return };
+                while !stopped.load(Ordering::Relaxed) {
+                    let lot = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(choices) = lots.get(lot) else { break };
+                    if sender.send((lot, answered(&mut estimator, choices))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting = BTreeMap::new();
+        let mut due = 0;
+        for (lot, answers) in receiver {
+            waiting.insert(lot, answers);
+            while let Some(answers) = waiting.remove(&due) {
+                due += 1;
+                if !told(&answers) {
+                    stopped.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        }
+    });
     Ok(())
+}
+
+fn answered(estimator: &mut Estimator, choices: &[Choice]) -> String {
+    json!({"answers": estimator.answers(choices)}).to_string()
 }
 
 /// Many scenarios at once, each with a folder of its own where relative paths begin.
