@@ -85,7 +85,12 @@ impl Judge {
         let lasts = all.iter().map(|seen| seen.ends_in).fold(episode.horizon, Span::min);
         let good =
             |seen: &Seen| seen.error.map_or(Span::ZERO, |error| self.enough.good_for(error, seen.life));
-        let known = self.enough.tolerance >= 1.0 || all.iter().all(|seen| good(seen) >= lasts);
+        let known = if self.enough.tolerance >= 1.0 {
+            // A rerun begins with a look at one iteration, which is not what was asked for.
+            until > u64::from(self.enough.batch)
+        } else {
+            all.iter().all(|seen| good(seen) >= lasts)
+        };
         if !known && self.after(until).is_some() {
             return None;
         }
@@ -276,5 +281,9 @@ mod tests {
         let verdict = judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
         assert!(verdict.certainty.iter().all(|of| of.good_for.is_none()));
         assert_eq!(verdict.counts[0], 4);
+        // Nor is it content with fewer than were asked for, where a rerun looks at one first.
+        for until in 1..4 {
+            assert!(judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, until).is_none());
+        }
     }
 }
