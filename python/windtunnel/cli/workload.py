@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from windtunnel import engine
-from windtunnel.cli.console import out, print_json
+from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.show_json import show_json
 from windtunnel.engine import InputError
 
 app = Commands(no_args_is_help=True)
 
-File = Annotated[Path, Argument(help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`.", metavar="FILE")]
+File = Annotated[
+    Path,
+    Argument(
+        help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`; or a recording, or a folder of them.",
+        metavar="FILE",
+    ),
+]
 Out = Annotated[Path, Option("-o", "--out", help="Workload to write, in the form that its name says.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 SHOWN = 15
@@ -43,6 +49,7 @@ def stats(
     if json:
         print_json(json_module.dumps(answer))
         return
+    _told_of_recordings(answer)
     for key in ("collectives", "computation"):
         answer[key] = answer[key][:SHOWN]
     show_json(json_module.dumps(answer))
@@ -353,6 +360,7 @@ def _told(answer: dict[str, Any], *, json: bool) -> None:
     if json:
         print_json(json_module.dumps(answer))
         return
+    _told_of_recordings(answer)
     out().print(
         f"wrote {answer['file']}: {answer['ranks']:,} ranks, {answer['operations']:,} operations",
         markup=False,
@@ -360,7 +368,23 @@ def _told(answer: dict[str, Any], *, json: bool) -> None:
     )
 
 
+def _told_of_recordings(answer: dict[str, Any]) -> None:
+    """What is not as it was recorded, of each recording that was read in place of a workload."""
+    for read in answer.pop("recordings", ()):
+        parts = [f"{read[verdict]:,} {verdict}" for verdict in ("approximated", "guessed", "dropped") if read[verdict]]
+        if parts:
+            talk().print(
+                f"note: {read['file']}, a recording ({read['kind']}): {', '.join(parts)}; "
+                f"`windtunnel import {read['kind']}` says why",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
 def _existing(path: Path) -> str:
-    if not path.is_file():
-        raise InputError(f"no such file: `{path}`")
+    if not path.exists():
+        hint = ""
+        if path.suffix == ".et" and path.with_suffix(".0.et").is_file():
+            hint = f"\n\nhint: `{path.with_suffix('.0.et')}` is one rank of it: give the folder of all ranks"
+        raise InputError(f"no such file: `{path}`{hint}")
     return str(path)

@@ -128,16 +128,32 @@ def _capture(folder: Path, rank: int, ranks: int) -> None:
     dist.init_process_group = init_process_group
     _no_numbers()
     _no_moves()
+    _meshes()
     _data_parallel()
     atexit.register(out.close)
 
 
 def _no_numbers() -> None:
-    """Numbers that a program asks of its tensors (a loss to print) are 0: there are none."""
-    import torch
+    """Numbers that a program asks of its tensors (a loss to print) are 0: there are none.
 
-    torch.Tensor.item = lambda self: 0.0 if self.is_floating_point() else 0
-    torch.Tensor.__float__ = lambda _self: 0.0
+    Within a step of an optimizer they are 1: Adam divides by what it makes of the number of its steps.
+    """
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    number = 0
+
+    def stepping(now: int) -> Any:
+        def hook(*_: Any) -> None:
+            nonlocal number
+            number = now
+
+        return hook
+
+    register_optimizer_step_pre_hook(stepping(1))
+    register_optimizer_step_post_hook(stepping(0))
+    torch.Tensor.item = lambda self: float(number) if self.is_floating_point() else number
+    torch.Tensor.__float__ = lambda _self: float(number)
     torch.Tensor.__bool__ = lambda _self: False
 
 
@@ -159,6 +175,29 @@ def _no_moves() -> None:
     torch.nn.Module.to = to
     torch.nn.Module.cuda = torch.nn.Module.cpu = stay
     torch.cuda.set_device = lambda _device: None
+
+
+def _meshes() -> None:
+    """Device meshes are lists of ranks in tensors, and are looked into: those have numbers."""
+    import functools
+
+    import torch.distributed
+    from torch.distributed import device_mesh
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def apart(run: Any) -> Any:
+        @functools.wraps(run)
+        def plain(*given: Any, **named: Any) -> Any:
+            with _disable_current_modes():
+                return run(*given, **named)
+
+        return plain
+
+    for name, member in list(vars(device_mesh.DeviceMesh).items()):
+        if callable(member) and not isinstance(member, (type, staticmethod, classmethod)):
+            setattr(device_mesh.DeviceMesh, name, apart(member))
+    device_mesh.init_device_mesh = apart(device_mesh.init_device_mesh)
+    torch.distributed.init_device_mesh = device_mesh.init_device_mesh
 
 
 def _data_parallel() -> None:

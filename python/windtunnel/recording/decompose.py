@@ -8,6 +8,7 @@ from typing import Any
 
 from windtunnel import engine
 from windtunnel.recording.explain import scenario_of
+from windtunnel.recording.opened import as_workload
 
 
 def decompose(
@@ -32,22 +33,36 @@ def decompose(
         InputError: the workload cannot be read, does not fit the system, or its settings leave no algorithm.
 
     """
-    scenario = scenario_of(file, on=on, gpus=gpus, rate=rate)
+    with as_workload(file) as own:
+        scenario = scenario_of(own, on=on, gpus=gpus, rate=rate)
+        return _decomposed(
+            scenario,
+            named=file,
+            out=out,
+            environment=environment or {},
+            base=(on.parent if on is not None else Path()).resolve(),
+            chunk=chunk,
+            reduce_bps=reduce_bps,
+            launch=launch,
+        )
+
+
+def _decomposed(
+    scenario: dict[str, Any], *, named: Path, out: Path, environment: dict[str, str], base: Path, **rules: Any
+) -> dict[str, Any]:
     network = dict(scenario.get("network") or {})
     collectives = dict(network.get("collectives") or {})
-    given = dict(collectives.get("environment") or {}) | (environment or {})
+    given = dict(collectives.get("environment") or {}) | environment
     # The rule by size knows nothing of channels.
     collectives |= {"tuner": "nccl", "environment": given}
     scenario["network"] = network | {"collectives": collectives}
     request = {
         "do": "decompose",
-        "file": str(file),
+        "file": str(named),
         "out": str(out),
         "scenario": json.dumps(scenario),
-        "base": str((on.parent if on is not None else Path()).resolve()),
-        "chunk": chunk,
-        "reduce_bps": reduce_bps,
-        "launch": launch,
+        "base": str(base),
+        **rules,
     }
     answer: dict[str, Any] = json.loads(engine.edit_workload(json.dumps(request)))
     return answer

@@ -28,7 +28,7 @@ pub(super) struct Request {
     launch: bool,
 }
 
-pub(super) fn decompose(request: &Request) -> Result<String, Failure> {
+pub(super) fn decompose(request: &Request) -> Result<serde_json::Value, Failure> {
     let (place, out) = (request.file.display().to_string(), request.out.display().to_string());
     if request.chunk == Some(0) || request.reduce_bps == Some(0) {
         return Err(refused("workload decompose", "expected sizes and rates above 0"));
@@ -80,5 +80,5 @@ pub(super) fn decompose(request: &Request) -> Result<String, Failure> {
         "operations": made.written(),
         "collectives": rows,
     });
-    Ok(answer.to_string())
+    Ok(answer)
 }
