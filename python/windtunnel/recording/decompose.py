@@ -41,14 +41,12 @@ def decompose(
             out=out,
             environment=environment or {},
             base=(on.parent if on is not None else Path()).resolve(),
-            chunk=chunk,
-            reduce_bps=reduce_bps,
-            launch=launch,
+            rules={"chunk": chunk, "reduce_bps": reduce_bps, "launch": launch},
         )
 
 
 def _decomposed(
-    scenario: dict[str, Any], *, named: Path, out: Path, environment: dict[str, str], base: Path, **rules: Any
+    scenario: dict[str, Any], *, named: Path, out: Path, environment: dict[str, str], base: Path, rules: dict[str, Any]
 ) -> dict[str, Any]:
     network = dict(scenario.get("network") or {})
     collectives = dict(network.get("collectives") or {})
