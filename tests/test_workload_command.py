@@ -121,6 +121,26 @@ def test_decomposed_bytes_are_the_rings(command: Command, tmp_path: Path) -> Non
     command("goal", "check", messages)
 
 
+def test_ranks_stand_for_switches_that_sum(command: Command, tmp_path: Path) -> None:
+    """NVLS over 8 GPUs of a host: each sends the buffer to be summed and an eighth for all, and gets as many back."""
+    size = 64 << 20
+    whole, messages = collective(tmp_path, "all_reduce", 8, "64 MiB"), tmp_path / "one.goal"
+    command("workload", "decompose", whole, "-o", messages, "--gpus", "8")
+    next_best = json.loads(command("workload", "stats", messages, "--json").stdout)
+    assert next_best["ranks"] == 8
+    words = ["--gpus", "8", "--switches", "ranks"]
+    told = json.loads(command("workload", "decompose", whole, "-o", messages, *words, "--json").stdout)
+    row = told["collectives"][0]
+    assert (row["algorithm"], row["protocol"], row["instead_of_switches"]) == ("nvls", "simple", False)
+    assert (told["ranks"], told["ranks_of_nvlink_switches"], told["ranks_of_network_switches"]) == (9, 1, 0)
+    command("workload", "stats", messages, "--matrix", tmp_path / "m.csv")
+    matrix = [[int(cell) for cell in line.split(",")] for line in (tmp_path / "m.csv").read_text().splitlines()]
+    for rank in range(8):
+        assert sum(matrix[rank]) == matrix[rank][8] == size + size // 8
+        assert matrix[8][rank] == size + size // 8
+    command("goal", "check", messages)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -129,6 +149,7 @@ def test_decomposed_bytes_are_the_rings(command: Command, tmp_path: Path) -> Non
         (["--protocol", "complex"], "expected names of protocols"),
         (["--env", "NCCL_ALGO"], "expected `NAME=VALUE`"),
         (["--chunk", "12"], "expected a size"),
+        (["--switches", "all"], "--switches: expected `next-best` or `ranks`, found `all`"),
         (["--out", "x.et"], "expected a name that ends in"),
     ],
 )

@@ -130,8 +130,7 @@ fn comm_groups(input: &Input, world: u32) -> Result<BTreeMap<String, Vec<u32>>, 
 fn read_json(input: &Input) -> Result<Vec<Node>, ImportError> {
     let mut elements = Elements::new(input.open()?, &input.name, "workload_graph");
     let mut nodes = Vec::new();
-    loop {
-        let Some((byte, element)) = elements.element()? else { break };
+    while let Some((byte, element)) = elements.element()? {
         let node = serde_json::from_slice(element).map_err(|error| {
             ImportError::new(&input.name, "a node", error.to_string()).at(Place::Byte(byte))
         })?;

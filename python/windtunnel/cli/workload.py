@@ -176,7 +176,12 @@ def regroup(
 def decompose(
     file: File,
     target: Out,
-    algorithm: Annotated[str | None, Option(help="ring, tree or pat (NCCL_ALGO); the tuner's if left out.")] = None,
+    algorithm: Annotated[
+        str | None,
+        Option(
+            help="ring, tree, pat, nvls, nvlstree, collnetdirect or collnetchain (NCCL_ALGO); the tuner's if left out."
+        ),
+    ] = None,
     protocol: Annotated[str | None, Option(help="simple, ll or ll128 (NCCL_PROTO); the tuner's if left out.")] = None,
     channels: Annotated[int | None, Option(min=1, max=64, help="Channels; the tuner's if left out.")] = None,
     buffer: Annotated[str | None, Option(metavar="SIZE", help="Buffer between two GPUs (NCCL_BUFFSIZE).")] = None,
@@ -188,6 +193,9 @@ def decompose(
         str | None, Option(metavar="RATE", help="What a channel's threads sum or copy; no time if left out.")
     ] = None,
     launch: Annotated[bool, Option("--launch", help="Begin each call with its launch.")] = False,
+    switches: Annotated[
+        str, Option(help="Switches that sum: next-best (the tuner's, without them) or ranks (that stand for them).")
+    ] = "next-best",
     on: Annotated[
         Path | None, Option(metavar="SCENARIO", help="Scenario whose topology and network the tuner is asked of.")
     ] = None,
@@ -213,6 +221,7 @@ def decompose(
         chunk=None if chunk is None else quantity("--chunk", chunk, "size"),
         reduce_bps=None if reduce_rate is None else quantity("--reduce-rate", reduce_rate, "rate"),
         launch=launch,
+        switches=_one_of("--switches", switches, ("next-best", "ranks")) == "ranks",
         on=on,
         gpus=gpus,
         rate=rate,
@@ -222,12 +231,18 @@ def decompose(
         return
     rows = found.pop("collectives")
     _told(found, json=False)
+    for key, said in (
+        ("ranks_of_nvlink_switches", "stand for NVLink's switches, one a scale-up domain"),
+        ("ranks_of_network_switches", "stands for the network's switches"),
+    ):
+        if found[key]:
+            out().print(f"{found[key]:,} of the last ranks {said}", markup=False, soft_wrap=True)
     show_json(json_module.dumps({"collectives": rows[:SHOWN]}))
     replaced = sum(row["count"] for row in rows if row["instead_of_switches"])
     if replaced:
         out().print(
             f"{replaced:,} collectives that NCCL would have switches sum are done by the next best: messages between "
-            "ranks cannot tell sums in switches",
+            "ranks cannot tell sums in switches (`--switches ranks` has ranks stand for them)",
             markup=False,
             soft_wrap=True,
         )

@@ -19,6 +19,7 @@ def decompose(
     chunk: int | None = None,
     reduce_bps: int | None = None,
     launch: bool = False,
+    switches: bool = False,
     on: Path | None = None,
     gpus: int | None = None,
     rate: str = "400 Gbps",
@@ -27,7 +28,8 @@ def decompose(
 
     `environment` has NCCL's variables, `chunk` the most data of a step in bytes, `reduce_bps` what the threads of a
     channel sum or copy in bit/s (they take no time if it is left out). The system is that of the scenario `on`; else
-    hosts of `gpus` H100 with a NIC of `rate` each.
+    hosts of `gpus` H100 with a NIC of `rate` each. With `switches` ranks behind those of `file` stand for switches that
+    sum, one of each scale-up domain and one of the network; the tuner's next best does it otherwise.
 
     Raises:
         InputError: the workload cannot be read, does not fit the system, or its settings leave no algorithm.
@@ -41,7 +43,7 @@ def decompose(
             out=out,
             environment=environment or {},
             base=(on.parent if on is not None else Path()).resolve(),
-            rules={"chunk": chunk, "reduce_bps": reduce_bps, "launch": launch},
+            rules={"chunk": chunk, "reduce_bps": reduce_bps, "launch": launch, "switches": switches},
         )
 
 

@@ -206,8 +206,7 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         ranks: Vec::new(),
         processes: Vec::new(),
     };
-    loop {
-        let Some((byte, element)) = elements.element()? else { break };
+    while let Some((byte, element)) = elements.element()? {
         let event: Event<'_> = serde_json::from_slice(element).map_err(|error| {
             ImportError::new(&input.name, "a trace event", error.to_string()).at(Place::Byte(byte))
         })?;
