@@ -263,7 +263,7 @@ mod tests {
         let mut elements = Elements::new(Box::new(text.as_bytes()), "t", "list");
         let mut found = Vec::new();
         while let Some((byte, element)) = elements.element()? {
-            assert!(text[byte as usize..].as_bytes().starts_with(element), "byte {byte}");
+            assert!(text.as_bytes()[byte as usize..].starts_with(element), "byte {byte}");
             found.push(String::from_utf8_lossy(element).into_owned());
         }
         Ok((found, elements.members.len()))
