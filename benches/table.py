@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+import long_replay as long_replays
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,6 +57,8 @@ class Sample:
     ratio: float | None = None
     """How many times faster binary is read than text, in operations."""
     engine_cpu: float | None = None
+    operations: float | None = None
+    """Operations replayed in a second of `engine_cpu`."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,28 @@ def fast_forward(folder: Path) -> Sample:
     return replace(fast, ratio=json.loads(text)["cpu_time_s"] / (fast.engine_cpu or 1))
 
 
+def long_replay(program: str) -> Callable[[Path], Sample]:
+    """Every iteration of 100 million operations, on one thread; how many of them a second of processor time replays."""
+
+    def measure(folder: Path) -> Sample:
+        path, operations = long_replays.write(folder, program)
+        options: list[str | Path] = ["--full", "--no-report", "--threads", "1", "--json", "--out", folder / "run"]
+        sample, text = timed([COMMAND, "run", path, *options], folder)
+        summary = json.loads(text)
+        job = summary["jobs"][0]
+        if job["operations"] * job["simulated_iterations"] != operations:
+            raise RuntimeError(f"{operations} operations were asked for, and {job} has others")
+        return replace(
+            sample,
+            engine=summary["wall_time_s"],
+            engine_cpu=summary["cpu_time_s"],
+            memory=summary["peak_memory_bytes"],
+            operations=operations / summary["cpu_time_s"],
+        )
+
+    return measure
+
+
 ROWS = [
     Row("goal", "GOAL text → memory; binary against text", reading, above={"rate": 150e6, "ratio": 3}, runs=1),
     Row(
@@ -283,6 +309,21 @@ ROWS = [
         "packet: ring all-reduce of 16 MB over 256 GPUs, 8 channels, DCQCN, one thread",
         scenario(SCENARIOS / "ring-packets-256.yaml", threads=1),
         {"engine_cpu": 3, "memory": 300e6},
+    ),
+    *(
+        Row(
+            f"long-replay-{program}",
+            f"message: every iteration of 100 million operations on 64 ranks, {about}",
+            long_replay(program),
+            {"rss": 4e9},
+            {"operations": 3e6},
+            runs=1,
+            quick=False,
+        )
+        for program, about in (
+            ("step", "kernels and collectives of a training step"),
+            ("halo", "computation and messages of a halo exchange"),
+        )
     ),
     Row("demo", "the demo", scenario(DEMO, report=True), {"command": 10}),
     Row("help", "windtunnel --help", show_help, {"command": 0.2}, runs=5),
@@ -372,6 +413,8 @@ def amount(name: str, value: float | None) -> str:
         return f"{value / 1e6:.0f} MB/s"
     if name == "ratio":
         return f"{value:.1f}×"
+    if name == "operations":
+        return f"{value / 1e6:.2f} M/s"
     if name in {"memory", "rss"}:
         return f"{value / 1e9:.2f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
     return f"{value:.3g} s"
@@ -385,7 +428,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="runs of each row")
     options = parser.parse_args()
     rows = [row for row in ROWS if (row.name in options.only if options.only else row.quick or not options.quick)]
-    columns = ["command", "engine", "cpu", "engine_cpu", "memory", "rss", "rate", "ratio"]
+    columns = ["command", "engine", "cpu", "engine_cpu", "memory", "rss", "rate", "ratio", "operations"]
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     table = Table(title="Speed and memory", caption=f"{os.cpu_count()} CPUs; load average before: {load}")
     for name in ["row", "work", *columns, "target", ""]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,13 @@ def parameters() -> int:
 
 
 @pytest.fixture(scope="module")
-def torch() -> None:
-    """Skips where PyTorch is not installed."""
-    probe = [sys.executable, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+def torch() -> str:
+    """A Python that has PyTorch: that of `WINDTUNNEL_TORCH_PYTHON`, or this one; skips where there is none."""
+    python = os.environ.get("WINDTUNNEL_TORCH_PYTHON", sys.executable)
+    probe = [python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
     if subprocess.run(probe, check=False).returncode:
         pytest.skip("needs PyTorch: `pip install 'windtunnel[torch]'`")
+    return python
 
 
 def stats(command: Command, file: Path) -> dict[str, Any]:
@@ -40,11 +43,10 @@ def stats(command: Command, file: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.usefixtures("torch")
-def test_four_processes_are_recorded_and_imported(command: Command, tmp_path: Path) -> None:
+def test_four_processes_are_recorded_and_imported(command: Command, torch: str, tmp_path: Path) -> None:
     traces, out = tmp_path / "traces", tmp_path / "step.wtw"
     launch = [
-        sys.executable,
+        torch,
         "-m",
         "torch.distributed.run",
         "--standalone",
@@ -68,12 +70,9 @@ def test_four_processes_are_recorded_and_imported(command: Command, tmp_path: Pa
     assert "found `rank0.json`" in command("record", "-o", traces, "--", "true", check=2).stderr
 
 
-@pytest.mark.usefixtures("torch")
-def test_a_stub_captures_every_rank(command: Command, tmp_path: Path) -> None:
+def test_a_stub_captures_every_rank(command: Command, torch: str, tmp_path: Path) -> None:
     out = tmp_path / "captured.wtw"
-    told = command(
-        "record", "--stub", "4", "--steps", "2", "-o", out, "--", sys.executable, TRAIN, "--steps", "9"
-    ).stdout
+    told = command("record", "--stub", "4", "--steps", "2", "-o", out, "--", torch, TRAIN, "--steps", "9").stdout
     assert "4 ranks" in told
     assert "matrix products, by the kernel model" in told
     found = stats(command, out)
@@ -90,6 +89,57 @@ def test_a_stub_captures_every_rank(command: Command, tmp_path: Path) -> None:
     )
     assert explained["ranks"] == 4
     assert explained["replayed_s"] > 0
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_stub_captures_sharded_parameters(command: Command, torch: str, tmp_path: Path) -> None:
+    """FSDP: each layer is gathered forward and backward and its gradients are scattered, what is in no layer once."""
+    out, steps, ranks = tmp_path / "captured.jsonl", 2, 4
+    command("record", "--stub", str(ranks), "--steps", str(steps), "-o", out, "--", torch, TRAIN.with_name("fsdp.py"))
+    found = stats(command, out)
+    layer = 4 * (parameters() - 2 * VOCABULARY * HIDDEN - VOCABULARY) // LAYERS
+    rest = 4 * (2 * VOCABULARY * HIDDEN + VOCABULARY)
+    rows = {(row["collective"], row["bytes"]): row["count"] for row in found["collectives"]}
+    # The program ends as its last step is taken.
+    assert rows == {
+        ("all-gather", layer): 2 * LAYERS * steps,
+        ("all-gather", rest): steps,
+        ("reduce-scatter", layer): LAYERS * steps,
+        ("reduce-scatter", rest): steps,
+    }
+    # What reads gathered parameters waits for them: there is an operator behind every gather.
+    own = [line for line in lines(out) if line.get("rank") == 1]
+    gathers = {line["id"] for line in own if line.get("collective") == "all_gather"}
+    awaited = {before for line in own if "compute" in line for before in line.get("after", ())}
+    assert gathers <= awaited
+
+
+def test_a_stub_captures_a_pipeline(command: Command, torch: str, tmp_path: Path) -> None:
+    """1F1B: a message for each microbatch over each boundary and back, and the bubble of its closed form."""
+    out, steps, ranks, microbatches = tmp_path / "captured.jsonl", 2, 4, 4
+    program = [torch, TRAIN.with_name("pipeline.py"), "--microbatches", str(microbatches)]
+    told = command("record", "--stub", str(ranks), "--steps", str(steps), "-o", out, "--", *program).stdout
+    bytes_ = 2 * 32 * HIDDEN * 4
+    sends = [line["send"] for line in lines(out) if "send" in line]
+    # Pairs of neighbours open their connection with 8 bytes each way.
+    assert f"{len(sends)} messages" in told
+    own = [
+        (line["rank"], line["send"]["to"]) for line in lines(out) if line.get("send", {}).get("bytes") == f"{bytes_} B"
+    ]
+    assert len(own) == 2 * (ranks - 1) * microbatches * steps
+    assert {abs(one - other) for one, other in own} == {1}
+    found = stats(command, out)
+    assert found["sends"] == found["receives"] == len(sends)
+    explained = json.loads(
+        command("workload", "explain", out, "-o", tmp_path / "e.html", "--gpus", "1", "--json").stdout
+    )
+    # A stage computes for m of the m + p - 1 slots of a step; the optimizer, which has no bubble, is in both.
+    busy = sum(stream["busy_s"] for stream in found["streams"]) / ranks
+    slots = (microbatches + ranks - 1) / microbatches
+    assert 1.2 * busy < explained["replayed_s"] < 1.1 * slots * busy
 
 
 def test_what_cannot_be_recorded_is_refused(command: Command, tmp_path: Path) -> None:

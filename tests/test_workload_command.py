@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -120,6 +121,26 @@ def test_decomposed_bytes_are_the_rings(command: Command, tmp_path: Path) -> Non
     command("goal", "check", messages)
 
 
+def test_ranks_stand_for_switches_that_sum(command: Command, tmp_path: Path) -> None:
+    """NVLS over 8 GPUs of a host: each sends the buffer to be summed and an eighth for all, and gets as many back."""
+    size = 64 << 20
+    whole, messages = collective(tmp_path, "all_reduce", 8, "64 MiB"), tmp_path / "one.goal"
+    command("workload", "decompose", whole, "-o", messages, "--gpus", "8")
+    next_best = json.loads(command("workload", "stats", messages, "--json").stdout)
+    assert next_best["ranks"] == 8
+    words = ["--gpus", "8", "--switches", "ranks"]
+    told = json.loads(command("workload", "decompose", whole, "-o", messages, *words, "--json").stdout)
+    row = told["collectives"][0]
+    assert (row["algorithm"], row["protocol"], row["instead_of_switches"]) == ("nvls", "simple", False)
+    assert (told["ranks"], told["ranks_of_nvlink_switches"], told["ranks_of_network_switches"]) == (9, 1, 0)
+    command("workload", "stats", messages, "--matrix", tmp_path / "m.csv")
+    matrix = [[int(cell) for cell in line.split(",")] for line in (tmp_path / "m.csv").read_text().splitlines()]
+    for rank in range(8):
+        assert sum(matrix[rank]) == matrix[rank][8] == size + size // 8
+        assert matrix[8][rank] == size + size // 8
+    command("goal", "check", messages)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -128,6 +149,7 @@ def test_decomposed_bytes_are_the_rings(command: Command, tmp_path: Path) -> Non
         (["--protocol", "complex"], "expected names of protocols"),
         (["--env", "NCCL_ALGO"], "expected `NAME=VALUE`"),
         (["--chunk", "12"], "expected a size"),
+        (["--switches", "all"], "--switches: expected `next-best` or `ranks`, found `all`"),
         (["--out", "x.et"], "expected a name that ends in"),
     ],
 )
@@ -162,3 +184,65 @@ def test_what_cannot_be_done_is_refused(
 ) -> None:
     assert said in command("workload", *arguments, "-o", tmp_path / "out.wtw", check=2).stderr
     assert not (tmp_path / "out.wtw").exists()
+
+
+RECORDED = ROOT / "examples" / "traces"
+
+
+def test_recordings_stand_for_workloads(command: Command, tmp_path: Path) -> None:
+    """What `import` recognises, a file or a folder, goes wherever a workload does."""
+    traces, imported = tmp_path / "traces", tmp_path / "step.wtw"
+    traces.mkdir()
+    for rank in range(2):
+        shutil.copy(RECORDED / f"step-rank{rank}.json", traces)
+    command("import", "kineto", traces, "-o", imported)
+
+    def stats(file: Path) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(command("workload", "stats", file, "--json").stdout)
+        return found
+
+    expected = stats(imported)
+    found = stats(traces)
+    assert found.pop("recordings")[0]["kind"] == "kineto"
+    assert found == expected
+    # Chakra, as `convert` itself writes it: a file a rank, with the communicators beside.
+    chakra = tmp_path / "chakra"
+    chakra.mkdir()
+    command("workload", "convert", traces, chakra / "step.et")
+    found = stats(chakra)
+    assert found["collectives"] == expected["collectives"]
+    assert found["recordings"][0]["kind"] == "chakra"
+    assert "give the folder of all ranks" in command("workload", "stats", chakra / "step.et", check=2).stderr
+    # Each of the commands.
+    out = tmp_path / "out.wtw"
+    for words in (
+        ["slice", traces, "--steps", expected["steps"][0]],
+        ["scale", traces, "--size", "2"],
+        ["merge", f"{traces}@0", f"{chakra}@2+1ms"],
+        ["regroup", chakra, "--into", "2"],
+        ["decompose", traces, "--algorithm", "ring"],
+        ["convert", traces],
+    ):
+        arguments = [*words, out] if words[0] == "convert" else [*words, "-o", out]
+        command("workload", *arguments)
+        assert stats(out)["operations"] > 0
+        out.unlink()
+    told = ["-o", tmp_path / "e.html", "--json"]
+    one, other = (json.loads(command("workload", "explain", file, *told).stdout) for file in (traces, imported))
+    assert one.pop("workload") == "traces"
+    assert other.pop("workload") == "step.wtw"
+    assert one == other
+
+
+def test_what_is_no_recording_is_refused_with_its_name(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing of the kind\n")
+    for words in (["stats", tmp_path / "notes.txt"], ["stats", tmp_path], ["explain", tmp_path / "notes.txt"]):
+        said = command("workload", *words, check=2).stderr
+        assert str(words[1]) in said
+        assert "recording" in said
+    # A hand-written workload whose labels look like the Inspector's records is one.
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text(
+        '{"windtunnel_workload":1,"ranks":1}\n{"rank":0,"id":"a","compute":"1 us","label":"\\"coll_perf\\""}\n'
+    )
+    assert "recordings" not in json.loads(command("workload", "stats", plain, "--json").stdout)

@@ -84,8 +84,8 @@ impl Draft {
                 );
                 let found = format!("{} (missing: {})", ranks_text(&recorded), ranks_text(&lacking));
                 Err(ImportError::new(&self.source, expected, found).hint(
-                    "`--missing same` lets each missing rank do what a recorded one did, `--missing alone` gives collectives \
-                     with them their recorded time",
+                    "`windtunnel import --missing same` lets each missing rank do what a recorded one did, `--missing alone` \
+                     gives collectives with them their recorded time",
                 ))
             }
             Missing::Alone => Ok(BTreeMap::new()),
@@ -197,20 +197,20 @@ impl Draft {
                 let said: Vec<(u32, u32)> =
                     calls.iter().filter_map(|(rank, list)| Some((*rank, *list.get(at)?))).collect();
                 let of = |&(rank, call): &(u32, u32)| &self.ranks[&rank].calls[call as usize];
-                let (first, others) = said.split_first().expect("the longest list has it");
-                let kind = of(first).kind;
-                if let Some(other) = others.iter().find(|other| of(other).kind != kind) {
+                let kinds: Vec<(u32, CollectiveKind)> =
+                    said.iter().map(|call| (call.0, of(call).kind)).collect();
+                let kind = kinds[0].1;
+                if let Some(((odd, own), (rank, usual))) = odd_one(&kinds) {
                     let expected =
                         format!("the same collectives on all members of communicator `{}`", group.name);
                     let found = format!(
-                        "its call {} is {} on rank {} and {} on rank {}",
+                        "its call {} is {} here, on rank {odd}, and {} on rank {rank} ({})",
                         at + 1,
-                        kind.name(),
-                        first.0,
-                        of(other).kind.name(),
-                        other.0
+                        told(own),
+                        told(usual),
+                        self.file_of(rank)
                     );
-                    return Err(ImportError::new(&self.source, expected, found)
+                    return Err(ImportError::new(self.file_of(odd), expected, found)
                         .hint("recordings that begin at different iterations do not fit together: record the same steps on all ranks"));
                 }
                 if said.len() < members.len() {
@@ -382,13 +382,39 @@ impl Draft {
         }
         let program = builder.finish().map_err(|error| {
             ImportError::new(
-                &self.source,
+                if draft.file.is_empty() { &self.source } else { &draft.file },
                 format!("operations of rank {rank} without a cycle"),
                 error.to_string(),
             )
         })?;
         Ok((program, slots))
     }
+}
+
+/// A collective by its name, with its root if it has one.
+fn told(kind: CollectiveKind) -> String {
+    match kind {
+        CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } => {
+            format!("{} of root {root}", kind.name())
+        }
+        _ => kind.name().to_owned(),
+    }
+}
+
+/// Where members name different collectives: the first of those fewest members name, and the first of those most do. Of two that disagree
+/// the later one stands for the odd one.
+fn odd_one(kinds: &[(u32, CollectiveKind)]) -> Option<((u32, CollectiveKind), (u32, CollectiveKind))> {
+    let many = |kind: CollectiveKind| kinds.iter().filter(|(_, own)| *own == kind).count();
+    let (first, others) = kinds.split_first()?;
+    others.iter().find(|(_, kind)| *kind != first.1)?;
+    let mut usual = *first;
+    for call in others {
+        if many(call.1) > many(usual.1) {
+            usual = *call;
+        }
+    }
+    let odd = kinds.iter().filter(|(_, kind)| *kind != usual.1).min_by_key(|(_, kind)| many(*kind))?;
+    Some((*odd, usual))
 }
 
 /// The members of a group, so that a rank's place is found at once.

@@ -105,7 +105,7 @@ impl Reader for Chakra {
                 return Err(ImportError::new(&input.name, "at least one node", "none"));
             }
             let program = program(&nodes, world, &groups, &input.name, &mut draft, coverage)?;
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&input.name));
         }
         Ok(draft)
     }
@@ -130,9 +130,7 @@ fn comm_groups(input: &Input, world: u32) -> Result<BTreeMap<String, Vec<u32>>, 
 fn read_json(input: &Input) -> Result<Vec<Node>, ImportError> {
     let mut elements = Elements::new(input.open()?, &input.name, "workload_graph");
     let mut nodes = Vec::new();
-    loop {
-        let byte = elements.byte();
-        let Some(element) = elements.element()? else { break };
+    while let Some((byte, element)) = elements.element()? {
         let node = serde_json::from_slice(element).map_err(|error| {
             ImportError::new(&input.name, "a node", error.to_string()).at(Place::Byte(byte))
         })?;

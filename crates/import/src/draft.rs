@@ -68,6 +68,8 @@ pub struct RankDraft {
     pub calls: Vec<Call>,
     /// Labels; the first is empty.
     pub labels: Vec<String>,
+    /// The file that it was read from, for messages.
+    pub file: String,
     index: FxHashMap<String, u32>,
 }
 
@@ -77,6 +79,13 @@ impl RankDraft {
         let mut draft = Self::default();
         draft.label("");
         draft
+    }
+
+    /// The same, read from `file`.
+    #[must_use]
+    pub fn of_file(mut self, file: &str) -> Self {
+        file.clone_into(&mut self.file);
+        self
     }
 
     /// The index of a label.
@@ -154,6 +163,12 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// The file of a rank; the recording's name where that is not known.
+    pub fn file_of(&self, rank: u32) -> &str {
+        let own = self.ranks.get(&rank).map(|draft| draft.file.as_str()).filter(|file| !file.is_empty());
+        own.unwrap_or(&self.source)
+    }
+
     /// The index of a communicator.
     pub fn group(&mut self, name: &str, ranks: &[u32], dimension: Dimension) -> u32 {
         let key = (name.to_owned(), ranks.to_vec());

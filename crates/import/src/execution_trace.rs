@@ -68,9 +68,7 @@ pub fn read(input: &Input, coverage: &mut Coverage) -> Result<ExecutionTrace, Im
     let mut elements = Elements::new(input.open()?, &input.name, "nodes");
     let mut trace = ExecutionTrace { file: input.name.clone(), ..ExecutionTrace::default() };
     let mut others = Amount::default();
-    loop {
-        let byte = elements.byte();
-        let Some(element) = elements.element()? else { break };
+    while let Some((byte, element)) = elements.element()? {
         trace.nodes += 1;
         if memchr::memmem::find(element, b"record_param_comms").is_none() {
             others.operations += 1;

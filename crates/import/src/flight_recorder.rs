@@ -91,7 +91,7 @@ impl Reader for FlightRecorder {
         let world = crate::assemble::believable(world, &draft.source)?;
         for (rank, file, values) in &dumps {
             let program = program(*rank, world, file, values.root(), begin, &mut draft, coverage)?;
-            draft.ranks.insert(*rank, program);
+            draft.ranks.insert(*rank, program.of_file(file));
         }
         draft.world = draft
             .groups

@@ -22,9 +22,14 @@ use crate::{Options, Reader};
 /// NCCL Inspector.
 pub struct Inspector;
 
+/// Newest output whose records are known: v4.3.
+const NEWEST: u32 = 3;
+
 /// A record.
 #[derive(Debug)]
 struct Record {
+    /// Index of its file.
+    file: usize,
     communicator: String,
     rank: u32,
     ranks: u32,
@@ -55,8 +60,8 @@ impl Reader for Inspector {
         coverage: &mut Coverage,
     ) -> Result<Draft, ImportError> {
         let mut records = Vec::new();
-        for input in inputs {
-            read_file(input, &mut records, coverage)?;
+        for (file, input) in inputs.iter().enumerate() {
+            read_file(file, input, &mut records, coverage)?;
         }
         coverage.note("the Inspector leaves out messages below 8,192 bytes unless `NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES` says otherwise");
         coverage.note("the Inspector keeps the last 1,024 collectives between dumps (`NCCL_INSPECTOR_DUMP_COLL_RING_SIZE`): earlier ones are not here");
@@ -106,7 +111,7 @@ impl Reader for Inspector {
         for (rank, mut list) in by_rank {
             list.sort_by_key(|record| (record.span.map_or(record.dumped, |span| span.0), record.number));
             let program = program(&list, &global, &ranks, &mut draft, coverage);
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&inputs[list[0].file].name));
         }
         Ok(draft)
     }
@@ -179,7 +184,18 @@ fn program(
     rank
 }
 
-fn read_file(input: &Input, records: &mut Vec<Record>, coverage: &mut Coverage) -> Result<(), ImportError> {
+/// Whether an output is of a version whose records are known (`Some(true)`), or of a later one with the same first number.
+fn known_version(version: &str) -> Option<bool> {
+    let (first, second) = version.strip_prefix('v')?.split_once('.')?;
+    (first == "4").then_some(second.parse::<u32>().ok()? <= NEWEST)
+}
+
+fn read_file(
+    file: usize,
+    input: &Input,
+    records: &mut Vec<Record>,
+    coverage: &mut Coverage,
+) -> Result<(), ImportError> {
     let bytes = input.whole()?;
     let (mut header, mut metadata) = (Value::Null, Value::Null);
     for (line, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
@@ -193,10 +209,20 @@ fn read_file(input: &Input, records: &mut Vec<Record>, coverage: &mut Coverage) 
             fault("a record of the Inspector in JSON", error.to_string())
                 .hint("a last line that was being written may be cut: remove it")
         })?;
-        if let Some(version) = value["metadata"]["inspector_output_format_version"].as_str()
-            && !version.starts_with("v4.")
-        {
-            return Err(fault("output format v4.0 to v4.3", format!("`{version}`")));
+        if let Some(version) = value["metadata"]["inspector_output_format_version"].as_str() {
+            match known_version(version) {
+                Some(true) => {}
+                Some(false) => coverage.note(format!(
+                    "output format {version} is newer than v4.{NEWEST}: what it has beyond that is not read"
+                )),
+                None => {
+                    let expected = format!("output format v4.0 to v4.{NEWEST}");
+                    return Err(fault(&expected, format!("`{version}`")).hint(
+                        "the format is that of the plugin (`NCCL_PROFILER_PLUGIN`), not of the NCCL that loads it: record with an \
+                         Inspector that writes v4 (of NCCL 2.28 and after)",
+                    ));
+                }
+            }
         }
         for (kept, key) in [(&mut header, "header"), (&mut metadata, "metadata")] {
             if !value[key].is_null() {
@@ -240,6 +266,7 @@ fn read_file(input: &Input, records: &mut Vec<Record>, coverage: &mut Coverage) 
         let span =
             first.zip(last).map(|(first, last)| (first.saturating_mul(1_000), last.saturating_mul(1_000)));
         records.push(Record {
+            file,
             communicator: header["id"].as_str().map_or_else(|| header["id"].to_string(), str::to_owned),
             rank: whole(&header, "rank")?,
             ranks: whole(&header, "n_ranks")?,

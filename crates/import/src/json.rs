@@ -60,15 +60,15 @@ impl<'a> Elements<'a> {
     }
 
     /// Bytes read so far.
-    pub fn byte(&self) -> u64 {
+    fn byte(&self) -> u64 {
         self.before + self.at as u64
     }
 
-    /// The next element, or `None` at the end of the document.
+    /// The next element and the byte of the document at which it begins, or `None` at the end of the document.
     ///
     /// # Errors
     /// [`ImportError`]: no JSON, or a file that ends too soon.
-    pub fn element(&mut self) -> Result<Option<&[u8]>, ImportError> {
+    pub fn element(&mut self) -> Result<Option<(u64, &[u8])>, ImportError> {
         loop {
             match self.state {
                 State::Begin => match self.token("a JSON object or array")? {
@@ -119,7 +119,8 @@ impl<'a> Elements<'a> {
                     }
                     let end = self.end_of_value("an element")?;
                     let start = std::mem::replace(&mut self.at, end);
-                    return Ok(Some(&self.buffer[start..end]));
+                    let byte = self.before + start as u64;
+                    return Ok(Some((byte, &self.buffer[start..end])));
                 }
                 State::Done => return Ok(None),
             }
@@ -261,7 +262,8 @@ mod tests {
     fn read(text: &str) -> Result<(Vec<String>, usize), ImportError> {
         let mut elements = Elements::new(Box::new(text.as_bytes()), "t", "list");
         let mut found = Vec::new();
-        while let Some(element) = elements.element()? {
+        while let Some((byte, element)) = elements.element()? {
+            assert!(text.as_bytes()[byte as usize..].starts_with(element), "byte {byte}");
             found.push(String::from_utf8_lossy(element).into_owned());
         }
         Ok((found, elements.members.len()))

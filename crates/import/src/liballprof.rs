@@ -68,7 +68,7 @@ impl Reader for Liballprof {
                 return Err(ImportError::cut(&input.name, text.len() as u64, "`MPI_Finalize`"));
             }
             let program = script.finish(coverage);
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&input.name));
         }
         Ok(draft)
     }

@@ -69,7 +69,7 @@ impl Reader for MpiTracer {
             };
             while !trace.record(&mut bytes, size, coverage)? {}
             let program = trace.script.finish(coverage);
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&input.name));
         }
         let world = world.unwrap_or(0);
         let lacking: Vec<u32> = (0..world).filter(|rank| !draft.ranks.contains_key(rank)).collect();

@@ -77,7 +77,7 @@ impl Reader for TimeIndependent {
             if !ended {
                 return Err(ImportError::cut(&input.name, bytes.len() as u64, "`finalize`"));
             }
-            let program = script.rank;
+            let program = script.rank.of_file(&input.name);
             if draft.ranks.insert(number, program).is_some() {
                 return Err(ImportError::new(&input.name, "one file a rank", format!("rank {number} again")));
             }

@@ -70,7 +70,7 @@ impl Reader for XPlane {
                     );
                     continue;
                 }
-                draft.ranks.insert(number, program(&plane, coverage));
+                draft.ranks.insert(number, program(&plane, coverage).of_file(&input.name));
                 number += 1;
             }
         }

@@ -257,8 +257,8 @@ impl<'a> Recorder<'a> {
         let job_plan = &self.plans[watched.job];
         let program = watched.work.workload.program(rank);
         let label = |segment: &Segment| match program.ops.get(segment.op as usize) {
-            Some(op) => program.labels[op.label as usize].clone(),
-            None => String::new(),
+            Some(op) => program.labels[op.label as usize].as_str(),
+            None => "",
         };
         let links = |segment: &Segment| match segment.category {
             Category::Exposed(_) => {
@@ -267,17 +267,19 @@ impl<'a> Recorder<'a> {
             _ => String::new(),
         };
         let n = segments.len();
+        let links: Vec<String> = segments.iter().map(links).collect();
+        // Rows are held back for many iterations: texts, which repeat, are kept once.
         let batch = Batch::default()
             .with("job", Column::repeated(&job_plan.name, n))
             .with("episode", Column::U32(vec![watched.episode; n]))
             .with("iteration", Column::U64(vec![number; n]))
             .with("step", Column::U32((0..n as u32).collect()))
             .with("rank", Column::U32(vec![rank.0; n]))
-            .with("label", Column::Text(segments.iter().map(label).collect()))
-            .with("category", Column::Text(segments.iter().map(|s| s.category.name().to_owned()).collect()))
+            .with("label", Column::named(segments.iter().map(label)))
+            .with("category", Column::named(segments.iter().map(|s| s.category.name())))
             .with("start_ps", Column::U64(segments.iter().map(|s| self.told(job, s.start)).collect()))
             .with("finish_ps", Column::U64(segments.iter().map(|s| self.told(job, s.finish)).collect()))
-            .with("links", Column::Text(segments.iter().map(links).collect()))
+            .with("links", Column::named(links.iter().map(String::as_str)))
             .with("origin_s", Column::U64(vec![self.origin.seconds(); n]));
         self.held.push(Held { of: (job, iteration), finish_ps, table: "critical_path", batch });
     }

@@ -179,6 +179,16 @@ mod appending {
         let known = |rows: [Option<&str>; 3]| Batch::default().with("a", Column::known(rows));
         let mut batch = known([Some("x"), None, Some("y")]);
         batch.append(known([Some("z"), Some("y"), None]));
-        assert_eq!(batch.columns, [("a", Column::Known { names, codes: vec![1, 0, 2, 3, 2, 0] })]);
+        assert_eq!(
+            batch.columns,
+            [("a", Column::Known { names: names.clone(), codes: vec![1, 0, 2, 3, 2, 0] })]
+        );
+        // Names by their first row; those of a batch that has the same ones, and of one that has others.
+        let named = |rows: [&str; 3]| Batch::default().with("a", Column::named(rows));
+        let mut batch = named(["x", "y", "x"]);
+        batch.append(named(["x", "x", "y"]));
+        batch.append(named(["z", "y", "z"]));
+        let codes = vec![0, 1, 0, 0, 0, 1, 2, 1, 2];
+        assert_eq!(batch.columns, [("a", Column::Coded { names, codes })]);
     }
 }

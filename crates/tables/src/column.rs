@@ -43,6 +43,25 @@ pub enum Column {
     },
 }
 
+/// Adds names that are not there yet; what place each of `others` has then, or none if each has its own.
+fn merge(names: &mut Vec<String>, others: Vec<String>) -> Option<Vec<u32>> {
+    // Batches of iterations that are alike have the same names.
+    if *names == others {
+        return None;
+    }
+    let mut places: FxHashMap<String, u32> = names.iter().cloned().zip(0..).collect();
+    let mut place = |name: String| {
+        if let Some(&known) = places.get(&name) {
+            return known;
+        }
+        let new = names.len() as u32;
+        places.insert(name.clone(), new);
+        names.push(name);
+        new
+    };
+    Some(others.into_iter().map(&mut place).collect())
+}
+
 impl Column {
     /// The same text in `rows` rows.
     pub fn repeated(text: &str, rows: usize) -> Self {
@@ -55,6 +74,16 @@ impl Column {
         let codes: Vec<u32> = codes.into_iter().collect();
         debug_assert!(codes.iter().all(|&code| (code as usize) < names.len()));
         Self::Coded { names, codes }
+    }
+
+    /// Texts by row, each kept once, in the order in which they come first.
+    pub fn named<'a>(rows: impl IntoIterator<Item = &'a str>) -> Self {
+        match Self::known(rows.into_iter().map(Some)) {
+            Self::Known { names, codes } => {
+                Self::Coded { names, codes: codes.into_iter().map(|code| code - 1).collect() }
+            }
+            other => other,
+        }
     }
 
     /// Texts, or null, by row.
@@ -112,29 +141,19 @@ impl Column {
             (Self::F64(kept), Self::F64(more)) => kept.extend(more),
             (Self::Text(kept), Self::Text(more)) => kept.extend(more),
             (Self::Coded { names, codes }, Self::Coded { names: others, codes: more }) => {
-                let mut place = |name: String| {
-                    let known = names.iter().position(|known| *known == name);
-                    known.unwrap_or_else(|| {
-                        names.push(name);
-                        names.len() - 1
-                    }) as u32
-                };
-                let renamed: Vec<u32> = others.into_iter().map(&mut place).collect();
-                codes.extend(more.into_iter().map(|code| renamed[code as usize]));
+                match merge(names, others) {
+                    None => codes.extend(more),
+                    Some(renamed) => codes.extend(more.into_iter().map(|code| renamed[code as usize])),
+                }
             }
             (Self::Known { names, codes }, Self::Known { names: others, codes: more }) => {
-                let mut place = |name: String| {
-                    let known = names.iter().position(|known| *known == name);
-                    known.unwrap_or_else(|| {
-                        names.push(name);
-                        names.len() - 1
-                    }) as u32
-                        + 1
-                };
-                let renamed: Vec<u32> = others.into_iter().map(&mut place).collect();
-                codes.extend(
-                    more.into_iter().map(|code| if code == 0 { 0 } else { renamed[code as usize - 1] }),
-                );
+                match merge(names, others) {
+                    None => codes.extend(more),
+                    Some(renamed) => codes.extend(
+                        more.into_iter()
+                            .map(|code| if code == 0 { 0 } else { renamed[code as usize - 1] + 1 }),
+                    ),
+                }
             }
             (Self::F64List { values, width }, Self::F64List { values: more, width: other })
                 if *width == other =>

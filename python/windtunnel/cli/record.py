@@ -61,7 +61,7 @@ def _captured(command: list[str], target: Path, *, ranks: int, gpu: str, gpus: i
     found = capture(command, target, ranks=ranks, gpu=gpu, gpus=gpus, steps=steps)
     out().print(
         f"wrote {target}: {found.ranks:,} ranks, {found.operations:,} operations, {found.collectives:,} calls of "
-        f"collectives, {found.steps} steps",
+        f"collectives, {found.messages:,} messages, {found.steps} steps",
         markup=False,
         soft_wrap=True,
     )

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from windtunnel import engine
-from windtunnel.cli.console import out, print_json
+from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.show_json import show_json
 from windtunnel.engine import InputError
 
 app = Commands(no_args_is_help=True)
 
-File = Annotated[Path, Argument(help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`.", metavar="FILE")]
+File = Annotated[
+    Path,
+    Argument(
+        help="Workload: `.wtw`, `.jsonl`, or GOAL as `.goal` or `.bin`; or a recording, or a folder of them.",
+        metavar="FILE",
+    ),
+]
 Out = Annotated[Path, Option("-o", "--out", help="Workload to write, in the form that its name says.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 SHOWN = 15
@@ -43,6 +49,7 @@ def stats(
     if json:
         print_json(json_module.dumps(answer))
         return
+    _told_of_recordings(answer)
     for key in ("collectives", "computation"):
         answer[key] = answer[key][:SHOWN]
     show_json(json_module.dumps(answer))
@@ -169,7 +176,12 @@ def regroup(
 def decompose(
     file: File,
     target: Out,
-    algorithm: Annotated[str | None, Option(help="ring, tree or pat (NCCL_ALGO); the tuner's if left out.")] = None,
+    algorithm: Annotated[
+        str | None,
+        Option(
+            help="ring, tree, pat, nvls, nvlstree, collnetdirect or collnetchain (NCCL_ALGO); the tuner's if left out."
+        ),
+    ] = None,
     protocol: Annotated[str | None, Option(help="simple, ll or ll128 (NCCL_PROTO); the tuner's if left out.")] = None,
     channels: Annotated[int | None, Option(min=1, max=64, help="Channels; the tuner's if left out.")] = None,
     buffer: Annotated[str | None, Option(metavar="SIZE", help="Buffer between two GPUs (NCCL_BUFFSIZE).")] = None,
@@ -181,6 +193,9 @@ def decompose(
         str | None, Option(metavar="RATE", help="What a channel's threads sum or copy; no time if left out.")
     ] = None,
     launch: Annotated[bool, Option("--launch", help="Begin each call with its launch.")] = False,
+    switches: Annotated[
+        str, Option(help="Switches that sum: next-best (the tuner's, without them) or ranks (that stand for them).")
+    ] = "next-best",
     on: Annotated[
         Path | None, Option(metavar="SCENARIO", help="Scenario whose topology and network the tuner is asked of.")
     ] = None,
@@ -206,6 +221,7 @@ def decompose(
         chunk=None if chunk is None else quantity("--chunk", chunk, "size"),
         reduce_bps=None if reduce_rate is None else quantity("--reduce-rate", reduce_rate, "rate"),
         launch=launch,
+        switches=_one_of("--switches", switches, ("next-best", "ranks")) == "ranks",
         on=on,
         gpus=gpus,
         rate=rate,
@@ -215,12 +231,18 @@ def decompose(
         return
     rows = found.pop("collectives")
     _told(found, json=False)
+    for key, said in (
+        ("ranks_of_nvlink_switches", "stand for NVLink's switches, one a scale-up domain"),
+        ("ranks_of_network_switches", "stands for the network's switches"),
+    ):
+        if found[key]:
+            out().print(f"{found[key]:,} of the last ranks {said}", markup=False, soft_wrap=True)
     show_json(json_module.dumps({"collectives": rows[:SHOWN]}))
     replaced = sum(row["count"] for row in rows if row["instead_of_switches"])
     if replaced:
         out().print(
             f"{replaced:,} collectives that NCCL would have switches sum are done by the next best: messages between "
-            "ranks cannot tell sums in switches",
+            "ranks cannot tell sums in switches (`--switches ranks` has ranks stand for them)",
             markup=False,
             soft_wrap=True,
         )
@@ -353,6 +375,7 @@ def _told(answer: dict[str, Any], *, json: bool) -> None:
     if json:
         print_json(json_module.dumps(answer))
         return
+    _told_of_recordings(answer)
     out().print(
         f"wrote {answer['file']}: {answer['ranks']:,} ranks, {answer['operations']:,} operations",
         markup=False,
@@ -360,7 +383,23 @@ def _told(answer: dict[str, Any], *, json: bool) -> None:
     )
 
 
+def _told_of_recordings(answer: dict[str, Any]) -> None:
+    """What is not as it was recorded, of each recording that was read in place of a workload."""
+    for read in answer.pop("recordings", ()):
+        parts = [f"{read[verdict]:,} {verdict}" for verdict in ("approximated", "guessed", "dropped") if read[verdict]]
+        if parts:
+            talk().print(
+                f"note: {read['file']}, a recording ({read['kind']}): {', '.join(parts)}; "
+                f"`windtunnel import {read['kind']}` says why",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
 def _existing(path: Path) -> str:
-    if not path.is_file():
-        raise InputError(f"no such file: `{path}`")
+    if not path.exists():
+        hint = ""
+        if path.suffix == ".et" and path.with_suffix(".0.et").is_file():
+            hint = f"\n\nhint: `{path.with_suffix('.0.et')}` is one rank of it: give the folder of all ranks"
+        raise InputError(f"no such file: `{path}`{hint}")
     return str(path)

@@ -23,6 +23,10 @@ HOST_STREAM = 6
 """Where marks of steps stand, as in recordings."""
 COMPUTE, FIRST_GROUP, GROUPS = 0, 1, 5
 """Streams: of operators, and of process groups, each a stream of its own while there are enough."""
+SENDS, RECEIVES = 8, 9
+"""Streams of messages between two ranks."""
+TAGS = 1 << 16
+"""Tags of a process group."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Captured:
     operations: int
     collectives: int
     """Calls, over all ranks."""
+    messages: int
+    """Sends, over all ranks."""
     steps: int
     priced: dict[str, tuple[int, float]] = field(default_factory=dict)
     """How an operator's time was found: how many, and their seconds, over all ranks."""
@@ -100,7 +106,7 @@ def capture(
             plain = Path(name) / "captured.jsonl"
             plain.write_text(text, encoding="utf-8")
             engine.edit_workload(json.dumps({"do": "convert", "file": str(plain), "out": str(out)}))
-    return Captured(out, ranks, len(lines.operations), lines.collectives, lines.steps, prices.account)
+    return Captured(out, ranks, len(lines.operations), lines.collectives, lines.messages, lines.steps, prices.account)
 
 
 class _Lines:
@@ -112,6 +118,7 @@ class _Lines:
         self.groups: dict[tuple[int, ...], str] = {}
         self.operations: list[dict[str, Any]] = []
         self.collectives = 0
+        self.messages = 0
         self.steps = 0
 
     def all(self) -> list[dict[str, Any]]:
@@ -124,6 +131,21 @@ class _Lines:
         if key not in self.groups:
             self.groups[key] = "world" if key == tuple(range(self.ranks)) else f"group{len(self.groups)}"
         return self.groups[key]
+
+    def _message(self, said: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Which messages one keeps its order with, and its operation; tags of process groups are apart."""
+        members = said["group"] or list(range(self.ranks))
+        self._group(members)
+        tag = list(self.groups).index(tuple(members)) * TAGS + int(said["tag"]) % TAGS
+        kind = "send" if "send" in said else "receive"
+        ends: dict[str, Any] = {"tag": tag}
+        if said[kind] is not None:
+            ends["to" if kind == "send" else "from"] = said[kind]
+        if kind == "send":
+            ends["bytes"] = f"{max(said['bytes'], 1)} B"
+            self.messages += 1
+        stream = SENDS if kind == "send" else RECEIVES
+        return f"{kind} {said[kind]} {tag}", {"name": kind, kind: ends, "label": kind, "stream": stream}
 
     def rank(self, rank: int, file: Path) -> None:
         """Adds what `rank` did."""
@@ -170,6 +192,11 @@ class _Lines:
                     [last, behind.get(group), *waits], name=said["collective"], **what
                 )
                 self.collectives += 1
+            elif "send" in said or "receive" in said:
+                pair, what = self._message(said)
+                # Messages of one pair keep their order; a receive waits for no operator: its buffer is free.
+                before = [behind.get(pair), *([last, *waits] if "send" in said else [])]
+                behind[pair] = calls[said["number"]] = add(before, **what)
             elif "step" in said or "end" in said:
                 # What stands behind the last step is no step.
                 if open_step is not None and "step" in said:

@@ -7,8 +7,9 @@ program begins, so torch is imported once. Settings come by environment variable
 (optimizer steps, 0 for all).
 
 Each rank writes JSON lines: operators (`op`, and `gemm: [batch, m, n, k]` or `flops`, `bytes`, `dtype`), collectives
-(`collective`, `bytes`, `group`), and marks of steps (`step`). `after` numbers the collectives whose results an
-operator reads: how the program waits does not matter, because data say it.
+(`collective`, `bytes`, `group`), messages (`send` or `receive`: the other rank, `bytes`, `group`, `tag`), and marks of
+steps (`step`). `after` numbers the collectives and receives whose results an operator reads: how the program waits does
+not matter, because data say it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ KINDS = {
     "barrier": "barrier",
 }
 """Operators of `c10d` and `_c10d_functional`, without a `_` at their end."""
+MESSAGES = {"send": "send", "recv": "receive", "recv_any_source": "receive"}
+"""Operators of `c10d` between two ranks."""
+SPACES = ("aten", "fsdp")
+"""Namespaces of operators: PyTorch's own, and copies in and out of buffers that FSDP has for itself."""
 FREE = {
     "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "slice", "select", "split", "detach",
     "alias", "as_strided", "unsqueeze", "squeeze", "unbind", "empty", "empty_like", "empty_strided", "new_empty",
@@ -128,16 +133,33 @@ def _capture(folder: Path, rank: int, ranks: int) -> None:
     dist.init_process_group = init_process_group
     _no_numbers()
     _no_moves()
+    _meshes()
+    _objects(folder, rank)
     _data_parallel()
     atexit.register(out.close)
 
 
 def _no_numbers() -> None:
-    """Numbers that a program asks of its tensors (a loss to print) are 0: there are none."""
-    import torch
+    """Numbers that a program asks of its tensors (a loss to print) are 0: there are none.
 
-    torch.Tensor.item = lambda self: 0.0 if self.is_floating_point() else 0
-    torch.Tensor.__float__ = lambda _self: 0.0
+    Within a step of an optimizer they are 1: Adam divides by what it makes of the number of its steps.
+    """
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    number = 0
+
+    def stepping(now: int) -> Any:
+        def hook(*_: Any) -> None:
+            nonlocal number
+            number = now
+
+        return hook
+
+    register_optimizer_step_pre_hook(stepping(1))
+    register_optimizer_step_post_hook(stepping(0))
+    torch.Tensor.item = lambda self: float(number) if self.is_floating_point() else number
+    torch.Tensor.__float__ = lambda _self: float(number)
     torch.Tensor.__bool__ = lambda _self: False
 
 
@@ -159,6 +181,87 @@ def _no_moves() -> None:
     torch.nn.Module.to = to
     torch.nn.Module.cuda = torch.nn.Module.cpu = stay
     torch.cuda.set_device = lambda _device: None
+
+
+def _meshes() -> None:
+    """Device meshes are lists of ranks in tensors, and are looked into: those have numbers."""
+    import functools
+
+    import torch.distributed
+    from torch.distributed import device_mesh
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def apart(run: Any) -> Any:
+        @functools.wraps(run)
+        def plain(*given: Any, **named: Any) -> Any:
+            with _disable_current_modes():
+                return run(*given, **named)
+
+        return plain
+
+    for name, member in list(vars(device_mesh.DeviceMesh).items()):
+        if callable(member) and not isinstance(member, (type, staticmethod, classmethod)):
+            setattr(device_mesh.DeviceMesh, name, apart(member))
+    device_mesh.init_device_mesh = apart(device_mesh.init_device_mesh)
+    torch.distributed.init_device_mesh = device_mesh.init_device_mesh
+
+
+def _objects(folder: Path, rank: int) -> None:
+    """Objects that ranks send each other (shapes, in pipelines) go through files: ranks run one after another.
+
+    So they may go to ranks with greater numbers alone. Tensors among them are shapes.
+    """
+    import pickle
+
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+    from torch.utils._pytree import tree_map
+
+    counts: dict[tuple[int, int], int] = {}
+
+    def place(source: int, target: int) -> Path:
+        number = counts[source, target] = counts.get((source, target), -1) + 1
+        return folder / f"objects-{source}-{target}-{number}"
+
+    def other(given: int | None, place_in_group: int | None, group: Any) -> int:
+        if given is not None:
+            return given
+        found: int = dist.get_global_rank(group or dist.group.WORLD, place_in_group or 0)
+        return found
+
+    def flat(leaf: Any) -> Any:
+        return ("tensor", tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+
+    def whole(leaf: Any) -> Any:
+        if isinstance(leaf, tuple) and len(leaf) == 4 and leaf[0] == "tensor":
+            return torch.empty_strided(leaf[1], leaf[2], dtype=leaf[3], device="meta")
+        return leaf
+
+    def send_object_list(
+        objects: Any, dst: int | None = None, group: Any = None, _device: Any = None, group_dst: int | None = None,
+        **_: Any,
+    ) -> None:  # fmt: skip
+        target = place(rank, other(dst, group_dst, group))
+        target.write_bytes(pickle.dumps([tree_map(flat, each) for each in objects]))
+
+    def recv_object_list(
+        objects: Any, src: int | None = None, group: Any = None, _device: Any = None, group_src: int | None = None,
+        **_: Any,
+    ) -> int:  # fmt: skip
+        source = other(src, group_src, group)
+        sent = place(source, rank)
+        if not sent.is_file():
+            raise RuntimeError(
+                f"windtunnel record: rank {rank} waits for an object of rank {source}, which is captured after it; "
+                "a pipeline's stage that is given `input_args` and `output_args` sends none"
+            )
+        found = pickle.loads(sent.read_bytes())  # noqa: S301 - written above, by another rank of this capture
+        objects[:] = [tree_map(whole, each, is_leaf=lambda leaf: whole(leaf) is not leaf) for each in found]
+        return source
+
+    distributed_c10d.send_object_list = dist.send_object_list = send_object_list
+    distributed_c10d.recv_object_list = dist.recv_object_list = recv_object_list
 
 
 def _data_parallel() -> None:
@@ -287,8 +390,10 @@ def _mode(out: _Out) -> Any:
             plain = name.rstrip("_")
             if space in ("c10d", "_c10d_functional", "c10d_functional") and plain in KINDS:
                 return self.collective(space, KINDS[plain], func, args, kwargs or {})
+            if space == "c10d" and plain in MESSAGES:
+                return self.message(MESSAGES[plain], func, args, kwargs or {})
             result = func(*args, **(kwargs or {}))
-            if space == "aten" and name not in FREE:
+            if space in SPACES and name not in FREE:
                 self.operator(name, args, kwargs or {}, result)
             return result
 
@@ -296,15 +401,8 @@ def _mode(out: _Out) -> Any:
             import torch.distributed as dist
             from torch.distributed import distributed_c10d as c10d
 
-            groups = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.ScriptObject)]
-            members = None
             if space == "c10d":
-                for leaf in groups:
-                    try:
-                        members = dist.get_process_group_ranks(dist.ProcessGroup.unbox(leaf))
-                        break
-                    except (RuntimeError, TypeError, KeyError):
-                        continue
+                members = self.members(args, kwargs)
             else:
                 texts = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, str)]
                 members = dist.get_process_group_ranks(c10d._resolve_process_group(texts[-1]))
@@ -324,10 +422,40 @@ def _mode(out: _Out) -> Any:
                 number=out.collectives,
                 after=self.waits(inputs),
             )  # fmt: skip
-            for tensor in tensors_of(args if space == "c10d" else (args, result)):
+            self.wrote(tensors_of(args if space == "c10d" else (args, result)))
+            return result
+
+        def members(self, args: Any, kwargs: Any) -> list[int] | None:
+            """The ranks of the process group among the arguments."""
+            import torch.distributed as dist
+
+            for leaf in tree_flatten((args, kwargs))[0]:
+                if isinstance(leaf, torch.ScriptObject):
+                    try:
+                        found: list[int] = dist.get_process_group_ranks(dist.ProcessGroup.unbox(leaf))
+                    except (RuntimeError, TypeError, KeyError):
+                        continue
+                    return found
+            return None
+
+        def wrote(self, tensors: list[Any]) -> None:
+            """What the collective or message under way writes; it has its number now."""
+            for tensor in tensors:
                 storage = tensor.untyped_storage()
                 out.written[storage._cdata] = (storage, out.collectives)
             out.collectives += 1
+
+        def message(self, kind: str, func: Any, args: Any, kwargs: Any) -> Any:
+            """A send or a receive: tensors, process group, then the other's place in it and a tag."""
+            result = without(func, args, kwargs)
+            tensors, members = tensors_of(args), self.members(args, kwargs)
+            numbers = [leaf for leaf in args[2:] if isinstance(leaf, int)]
+            # From anywhere there is a tag alone.
+            other, tag = numbers if len(numbers) > 1 else (None, numbers[0] if numbers else 0)
+            peer = members[other] if members is not None and other is not None else other
+            line = {kind: peer, "bytes": bytes_of(tensors), "group": members, "tag": tag}
+            out.line(**line, number=out.collectives, after=self.waits(tensors) if kind == "send" else [])
+            self.wrote(tensors if kind == "receive" else [])
             return result
 
         def waits(self, tensors: list[Any]) -> list[int]:
@@ -341,6 +469,9 @@ def _mode(out: _Out) -> Any:
             if not made and not read:
                 return
             what: dict[str, Any] = {"op": name, "bytes": bytes_of(read) + bytes_of(made)}
+            if name == "all_gather_copy_in":
+                # A rank's own part alone is read, and written into the whole.
+                what["bytes"] = 2 * bytes_of(tensors_of(args[0]))
             shapes = [tuple(tensor.shape) for tensor in read]
             what["dtype"] = str((read or made)[0].dtype).removeprefix("torch.")
             if name in ("mm", "addmm"):

@@ -12,6 +12,7 @@ from ruamel.yaml.error import YAMLError
 from windtunnel import engine
 from windtunnel.api import run
 from windtunnel.engine import InputError
+from windtunnel.recording.opened import as_workload
 from windtunnel.source import read_text
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def scenario_of(
 def explain(
     file: Path, *, on: Path | None = None, gpus: int | None = None, rate: str = "400 Gbps", fidelity: str | None = None
 ) -> Explanation:
-    """Replays `file` once, and says what the recording and the replay tell.
+    """Replays `file`, a workload, a recording or a folder of them, once, and says what recording and replay tell.
 
     The fabric is that of the scenario `on`; else hosts of `gpus` GPUs (8, or 1 where the ranks do not fill hosts of 8)
     with a NIC of `rate` each below one switch.
@@ -123,6 +124,13 @@ def explain(
         InputError: the workload cannot be read, or it does not fit the fabric.
 
     """
+    with as_workload(file) as own:
+        return _explained(own, name=file.name, on=on, gpus=gpus, rate=rate, fidelity=fidelity)
+
+
+def _explained(
+    file: Path, *, name: str, on: Path | None, gpus: int | None, rate: str, fidelity: str | None
+) -> Explanation:
     stats = _stats(file)
     scenario = scenario_of(file, on=on, gpus=gpus, rate=rate, ranks=int(stats["ranks"]))
     ranks, gpus = int(stats["ranks"]), int(scenario["topology"].get("host", {}).get("gpus", 8))
@@ -132,7 +140,7 @@ def explain(
     within, between = _places(file, ranks, gpus)
     replayed = float(job["iteration_time_s"]["mean"])
     return Explanation(
-        workload=file.name,
+        workload=name,
         ranks=ranks,
         hosts=-(-ranks // gpus),
         gpus_per_host=gpus,

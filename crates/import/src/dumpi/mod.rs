@@ -106,7 +106,7 @@ impl Reader for Dumpi {
                 state.replay(call, &splits, &mut script, &mut draft, coverage);
             })?;
             let program = script.finish(coverage);
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&input.name));
         }
         Ok(draft)
     }

@@ -206,9 +206,7 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         ranks: Vec::new(),
         processes: Vec::new(),
     };
-    loop {
-        let byte = elements.byte();
-        let Some(element) = elements.element()? else { break };
+    while let Some((byte, element)) = elements.element()? {
         let event: Event<'_> = serde_json::from_slice(element).map_err(|error| {
             ImportError::new(&input.name, "a trace event", error.to_string()).at(Place::Byte(byte))
         })?;
@@ -335,10 +333,13 @@ impl Reader {
         let start = time(event.ts, "ts")?;
         let length = time(event.dur, "dur")?;
         if length < 0 {
-            return Err(("a duration of at least 0".to_owned(), format!("{length} ns")));
+            let found = event.dur.map_or("", RawValue::get);
+            return Err(("a duration `dur` of at least 0".to_owned(), format!("`{found}` of `{name}`")));
         }
-        let end =
-            start.checked_add(length).ok_or(("a time below 2^63 ns".to_owned(), format!("{start} ns")))?;
+        let end = start.checked_add(length).ok_or_else(|| {
+            let found = event.ts.map_or("", RawValue::get);
+            ("a time `ts` below 2^63 ns".to_owned(), format!("`{found}` of `{name}`"))
+        })?;
         if !matches!(category, "Trace" | "overhead") {
             let (first, last) = trace.span.unwrap_or((start, end));
             trace.span = Some((first.min(start), last.max(end)));

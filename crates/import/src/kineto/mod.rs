@@ -113,7 +113,7 @@ pub(crate) fn assemble(
         }
         let mut caller = Caller::new(&trace, rank, world, logged);
         let program = build::build(&trace, origin, &mut caller, &mut draft, coverage);
-        draft.ranks.insert(rank, program);
+        draft.ranks.insert(rank, program.of_file(&trace.file));
     }
     if draft.ranks.is_empty() {
         return Err(ImportError::new(

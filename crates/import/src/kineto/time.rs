@@ -5,7 +5,9 @@ pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
     let text = text.trim_matches('"');
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     if digits.contains(['e', 'E']) {
-        return Some((text.parse::<f64>().ok()? * 1e3).round() as i64);
+        let value = (text.parse::<f64>().ok()? * 1e3).round();
+        // 2^63: a cast would make the last instant of what lies beyond.
+        return (value.abs() < 9_223_372_036_854_775_808.0).then_some(value as i64);
     }
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let whole: i64 = whole.parse().ok()?;
@@ -29,7 +31,7 @@ mod tests {
         assert_eq!(nanoseconds("0.5"), Some(500));
         assert_eq!(nanoseconds("-3.25"), Some(-3_250));
         assert_eq!(nanoseconds("1e3"), Some(1_000_000));
-        for bad in ["", "x", "1.x", "99999999999999999999", "null"] {
+        for bad in ["", "x", "1.x", "99999999999999999999", "1e400", "-1e17", "null"] {
             assert_eq!(nanoseconds(bad), None, "{bad}");
         }
     }

@@ -111,7 +111,7 @@ impl Reader for Otf2 {
             };
             each(&file.name, &all, sizes.event_chunk, true, |record| replay.record(record, coverage))?;
             let program = replay.script.finish(coverage);
-            draft.ranks.insert(rank, program);
+            draft.ranks.insert(rank, program.of_file(&file.name));
         }
         Ok(draft)
     }

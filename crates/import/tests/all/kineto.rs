@@ -1,7 +1,7 @@
 //! Kineto traces written here.
 
 use windtunnel_import::input::Input;
-use windtunnel_import::{Options, Verdict};
+use windtunnel_import::{Options, Place, Verdict};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::OpKind;
 use windtunnel_workload::program::HOST_STREAM;
@@ -103,4 +103,26 @@ fn clocks_that_disagree_are_set_by_collectives() {
     let (workload, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
     assert_eq!(coverage.of("clock of a rank", Verdict::Approximated), 1);
     assert_eq!(workload.program(RankId(0)), workload.program(RankId(1)));
+}
+
+#[test]
+fn an_event_that_cannot_be_is_placed_where_it_begins() {
+    let bad = |old: &str, new: &str| {
+        let text = trace(0);
+        let text = text.replacen(old, new, 1);
+        let event = text[..text.find(new).unwrap()].rfind("{\"ph\"").unwrap() as u64;
+        let error =
+            import("kineto", &[Input::bytes("0", text.into_bytes())], &Options::default()).unwrap_err();
+        assert_eq!(error.place, Place::Byte(event), "{error}");
+        (error.expected, error.found)
+    };
+    let told = |expected: &str, found: &str| (expected.to_owned(), found.to_owned());
+    // The first event, and one behind others.
+    let negative = told("a duration `dur` of at least 0", "`-5` of `ProfilerStep#3`");
+    assert_eq!(bad("\"dur\":200", "\"dur\":-5"), negative);
+    let negative = told("a duration `dur` of at least 0", "`-5.5` of `softmax`");
+    assert_eq!(bad("\"ts\":1052,\"dur\":10", "\"ts\":1052,\"dur\":-5.5"), negative);
+    assert_eq!(bad("\"ts\":1000.5", "\"ts\":1e400"), told("`ts` in microseconds", "`1e400`"));
+    let late = told("a time `ts` below 2^63 ns", "`9223372036854775` of `softmax`");
+    assert_eq!(bad("\"ts\":1052,\"dur\":10", "\"ts\":9223372036854775,\"dur\":1000"), late);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
-use windtunnel_import::{ImportError, Missing, Options, READERS, input};
+use windtunnel_import::{ImportError, Missing, Options, READERS, Verdict, input};
 use windtunnel_kernel::nearest;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{Failure, InputError};
@@ -106,6 +106,32 @@ pub fn import(request: &str) -> Result<String, Failure> {
     Ok(answer.to_string())
 }
 
+/// A recording read as a workload, as `windtunnel import auto` with no option does it.
+pub(super) struct Recorded {
+    pub workload: Workload,
+    /// JSON: `file`, `kind` and how many operations were `mapped`, `approximated`, `guessed` and `dropped`.
+    pub account: serde_json::Value,
+}
+
+/// Reads a file, folder or archive of recordings, if the first that is of a known kind is there.
+pub(super) fn recorded(path: &Path) -> Result<Option<Recorded>, Failure> {
+    let inputs = input::expand(&[path.to_path_buf()]).map_err(|error| refused(&error))?;
+    let Some(reader) = found_kind(&inputs)? else { return Ok(None) };
+    let (workload, coverage) = windtunnel_import::import_inputs(reader, &inputs, &Options::default())
+        .map_err(|error| refused(&error))?;
+    let mut account = json!({"file": path.display().to_string(), "kind": reader.entry().name});
+    for verdict in Verdict::ALL {
+        account[verdict.name()] = json!(coverage.total(verdict).operations);
+    }
+    Ok(Some(Recorded { workload, account }))
+}
+
+/// Whether one file is a recording of a known kind.
+pub(super) fn detected(path: &Path) -> Result<bool, Failure> {
+    let inputs = input::expand(&[path.to_path_buf()]).map_err(|error| refused(&error))?;
+    Ok(found_kind(&inputs)?.is_some())
+}
+
 /// Where the coverage of a workload lies.
 fn coverage_of(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
@@ -139,16 +165,28 @@ pub(super) fn write(workload: &Workload, out: &Path) -> Result<(), Failure> {
     handwritten::write(workload, out).map_err(|error| Failure::Input(InputError::new("", error.to_string())))
 }
 
-fn kind_of(inputs: &[input::Input]) -> Result<&'static dyn windtunnel_import::Reader, Failure> {
+/// The names of all kinds.
+pub(super) fn kinds() -> Vec<&'static str> {
+    READERS.iter().map(|reader| reader.entry().name).collect()
+}
+
+/// The kind of the first that is of a known one.
+fn found_kind(inputs: &[input::Input]) -> Result<Option<&'static dyn windtunnel_import::Reader>, Failure> {
     for input in inputs {
         if let Some(reader) = windtunnel_import::detect(input).map_err(|error| refused(&error))? {
-            return Ok(reader);
+            return Ok(Some(reader));
         }
     }
-    let names: Vec<&str> = READERS.iter().map(|reader| reader.entry().name).collect();
+    Ok(None)
+}
+
+fn kind_of(inputs: &[input::Input]) -> Result<&'static dyn windtunnel_import::Reader, Failure> {
+    if let Some(reader) = found_kind(inputs)? {
+        return Ok(reader);
+    }
     let error =
         InputError::new(&inputs[0].name, "expected a recording of a known kind, found something else");
-    Err(Failure::Input(error.hint(format!("the kinds are `{}`", names.join("`, `")))))
+    Err(Failure::Input(error.hint(format!("the kinds are `{}`", kinds().join("`, `")))))
 }
 
 /// The kind of each file, as JSON: `file`, `kind` (null where it is not known) and `about`.

@@ -1,5 +1,6 @@
 //! `windtunnel workload stats|convert|scale|slice|merge|regroup|decompose`: workloads of any form in, workloads of any form out.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -10,15 +11,22 @@ use windtunnel_workload::edit::{self, Part, Placing, Scale};
 use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::{Workload, compact, handwritten};
 
-use super::import::{named, write};
+use super::import::{detected, kinds, named, recorded, write};
 
 mod decompose;
 mod regroup;
+
+/// What a hand-written workload has at its begin.
+const HEADER: &str = "\"windtunnel_workload\"";
 
 /// What is asked.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 enum Request {
+    /// Whether a file or folder is a recording, which is to be imported, and no workload.
+    Recording {
+        file: PathBuf,
+    },
     Stats {
         file: PathBuf,
         #[serde(default)]
@@ -55,24 +63,62 @@ fn refused(place: impl Into<String>, message: impl Into<String>) -> Failure {
     Failure::Input(InputError::new(place, message))
 }
 
-/// Reads a workload of any form, by the name of its file.
-fn open(path: &Path) -> Result<Workload, Failure> {
-    let plain = path.to_string_lossy();
-    let plain =
-        Path::new(plain.strip_suffix(".gz").unwrap_or(&plain)).extension().and_then(|end| end.to_str());
-    match plain {
+/// Accounts of the recordings that were read on the way.
+type Accounts = Vec<serde_json::Value>;
+
+/// Reads a workload of any form, by the name of its file, or of recordings, by what they begin with.
+fn open(path: &Path, accounts: &mut Accounts) -> Result<Workload, Failure> {
+    if !is_workload(path)? {
+        if let Some(read) = recorded(path)? {
+            accounts.push(read.account);
+            return Ok(read.workload);
+        }
+        let (expected, hint) = if path.is_dir() {
+            ("expected a folder of recordings", "where it holds workloads, give one file of them".to_owned())
+        } else {
+            (
+                "expected a recording of a known kind, or a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`",
+                format!("the kinds are `{}`", kinds().join("`, `")),
+            )
+        };
+        return Err(Failure::Input(InputError::new(path.display().to_string(), expected).hint(hint)));
+    }
+    match form(path).as_deref() {
         Some("wtw") => compact::read(path, 1).map_err(|error| refused("", error.to_string())),
         Some("goal" | "bin") => goal::open_with(path, ReadOptions { labels: true })
             .map_err(|error| refused("", error.to_string())),
-        Some("jsonl") => handwritten::read(path, 1).map_err(|error| refused("", error.to_string())),
-        _ => {
-            let message = "expected a name that ends in `.wtw`, `.jsonl`, `.goal` or `.bin`";
-            let error = InputError::new(path.display().to_string(), message);
-            Err(Failure::Input(
-                error.hint("`windtunnel import KIND` reads recordings and Chakra traces into a `.wtw`"),
-            ))
-        }
+        _ => handwritten::read(path, 1).map_err(|error| refused("", error.to_string())),
     }
+}
+
+/// What the name of a file ends in, without `.gz`.
+fn form(path: &Path) -> Option<String> {
+    let plain = path.to_string_lossy();
+    let plain = Path::new(plain.strip_suffix(".gz").unwrap_or(&plain)).extension()?;
+    Some(plain.to_string_lossy().into_owned())
+}
+
+/// Whether a path is a workload's by its name, and no recording by what it begins with.
+fn is_workload(path: &Path) -> Result<bool, Failure> {
+    if path.is_dir() {
+        return Ok(false);
+    }
+    match form(path).as_deref() {
+        Some("wtw" | "goal") => Ok(true),
+        // Recordings have these names too: DUMPI's, and the Inspector's.
+        Some("bin" | "jsonl") => Ok(!is_recording(path)?),
+        _ => Ok(false),
+    }
+}
+
+/// Whether a file named as a workload is a recording.
+fn is_recording(path: &Path) -> Result<bool, Failure> {
+    let Ok(mut file) = std::fs::File::open(path) else { return Ok(false) };
+    let mut head = Vec::new();
+    // What cannot be read is told by who reads it as a workload.
+    let read = (&mut file).take(1 << 12).read_to_end(&mut head);
+    let own = head.windows(HEADER.len()).any(|window| window == HEADER.as_bytes());
+    Ok(read.is_ok() && !own && detected(path)?)
 }
 
 /// Does what `request` (JSON: `do` and its arguments) says; the answer is JSON.
@@ -82,12 +128,22 @@ fn open(path: &Path) -> Result<Workload, Failure> {
 pub fn edit(request: &str) -> Result<String, Failure> {
     let request: Request =
         serde_json::from_str(request).map_err(|error| refused("workload", error.to_string()))?;
+    let mut accounts = Accounts::new();
+    let mut answer = carry_out(request, &mut accounts)?;
+    if !accounts.is_empty() {
+        answer["recordings"] = json!(accounts);
+    }
+    Ok(answer.to_string())
+}
+
+fn carry_out(request: Request, accounts: &mut Accounts) -> Result<serde_json::Value, Failure> {
     match request {
-        Request::Stats { file, matrix } => stats(&open(&file)?, matrix),
+        Request::Recording { file } => Ok(json!({"recording": !is_workload(&file)?})),
+        Request::Stats { file, matrix } => stats(&open(&file, accounts)?, matrix),
         Request::Convert { file, out } => {
-            let workload = open(&file)?;
+            let workload = open(&file, accounts)?;
             write(&workload, &out)?;
-            Ok(written(&workload, &out).to_string())
+            Ok(written(&workload, &out))
         }
         Request::Scale { file, out, compute, bytes } => {
             let factors = compute.iter().map(|(_, factor)| *factor).chain([bytes]);
@@ -99,7 +155,7 @@ pub fn edit(request: &str) -> Result<String, Failure> {
                     format!("expected factors from 0 to 1e6, found `{bad}`"),
                 ));
             }
-            let mut workload = open(&file)?;
+            let mut workload = open(&file, accounts)?;
             let changed = edit::scale(&mut workload, &Scale { compute: compute.clone(), bytes });
             if let Some(((pattern, _), _)) = compute.iter().zip(&changed).find(|(_, changed)| **changed == 0)
             {
@@ -109,10 +165,10 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             write(&workload, &out)?;
             let mut answer = written(&workload, &out);
             answer["changed"] = json!(changed);
-            Ok(answer.to_string())
+            Ok(answer)
         }
         Request::Slice { file, out, first, last } => {
-            let workload = open(&file)?;
+            let workload = open(&file, accounts)?;
             let known = edit::steps(&workload);
             let (cut, left_out) = edit::slice(&workload, &first, &last).map_err(|error| {
                 let hint = if known.is_empty() {
@@ -125,7 +181,7 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             write(&cut, &out)?;
             let mut answer = written(&cut, &out);
             answer["collectives_left_out"] = json!(left_out);
-            Ok(answer.to_string())
+            Ok(answer)
         }
         Request::Merge { parts, out, placing, seed } => {
             let placing: Placing = named("--placing", placing.as_deref())?.unwrap_or_default();
@@ -133,7 +189,7 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             let mut jobs = Vec::with_capacity(parts.len());
             let names: Vec<String> = parts.iter().map(|(file, _, _)| file.display().to_string()).collect();
             for (file, from, start) in parts {
-                let workload = open(&file)?;
+                let workload = open(&file, accounts)?;
                 let from = from.unwrap_or(next);
                 next = from.saturating_add(workload.ranks() as u32);
                 jobs.push(Part { workload, from, start: Span::from_ps(start) });
@@ -142,9 +198,9 @@ pub fn edit(request: &str) -> Result<String, Failure> {
             let merged = edit::place(jobs, placing, seed)
                 .map_err(|error| refused("workload merge", error.told(&names)))?;
             write(&merged, &out)?;
-            Ok(written(&merged, &out).to_string())
+            Ok(written(&merged, &out))
         }
-        Request::Regroup(request) => regroup::regroup(&request),
+        Request::Regroup(request) => regroup::regroup(&request, accounts),
         Request::Decompose(request) => decompose::decompose(&request),
     }
 }
@@ -158,7 +214,7 @@ fn written(workload: &Workload, out: &Path) -> serde_json::Value {
     })
 }
 
-fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
+fn stats(workload: &Workload, with_matrix: bool) -> Result<serde_json::Value, Failure> {
     let (counts, told) = (goal::stats(workload), edit::tell(workload));
     let collectives: Vec<_> = told
         .collectives
@@ -201,7 +257,7 @@ fn stats(workload: &Workload, with_matrix: bool) -> Result<String, Failure> {
         let matrix = edit::matrix(workload).map_err(|error| refused("workload stats", error.to_string()))?;
         answer["matrix_bytes"] = json!(matrix.chunks(workload.ranks().max(1)).collect::<Vec<_>>());
     }
-    Ok(answer.to_string())
+    Ok(answer)
 }
 
 fn seconds(span: Span) -> f64 {

@@ -14,6 +14,7 @@ pub(super) struct Channels<'a> {
     /// Of the rank's receives.
     pub sizes: &'a mut Vec<u64>,
     pub steps: &'a Steps,
+    /// Ranks of the members, and behind them those that stand for switches.
     pub members: &'a [RankId],
     pub reduce: Option<BitRate>,
     pub dimension: Dimension,
@@ -52,25 +53,35 @@ impl Window {
 struct State {
     /// The last computation of each lane.
     chains: BTreeMap<u32, u32>,
-    sent: BTreeMap<u32, Window>,
-    taken: BTreeMap<u32, Window>,
+    /// By member and queue.
+    sent: BTreeMap<(u32, u32), Window>,
+    taken: BTreeMap<(u32, u32), Window>,
 }
 
 impl Channels<'_> {
-    /// All steps of member `index` on `channel`.
-    pub(super) fn channel(&mut self, index: u32, channel: u32, tag: Tag, stream: StreamId) {
+    /// All steps of member `index` on `channel`, with a tag for each of its queues.
+    pub(super) fn channel(&mut self, index: u32, channel: u32, tags: [Tag; 2], stream: StreamId) {
         let (steps, mut state) = (self.steps, State::default());
         steps.each(index, channel, &mut |step| {
             for bytes in steps.messages(step.bytes()) {
-                self.message(&step, bytes, tag, stream, &mut state);
+                self.message(index, &step, bytes, tags, stream, &mut state);
             }
         });
         self.ends.extend(state.chains.into_values());
         self.ends.extend(state.sent.into_values().flat_map(|window| window.ops));
     }
 
-    fn message(&mut self, step: &Step, bytes: u64, tag: Tag, stream: StreamId, state: &mut State) {
-        let (slots, wire) = (self.steps.slots(), self.steps.on_the_wire(bytes));
+    fn message(
+        &mut self,
+        index: u32,
+        step: &Step,
+        bytes: u64,
+        tags: [Tag; 2],
+        stream: StreamId,
+        state: &mut State,
+    ) {
+        let wire = self.steps.on_the_wire(bytes);
+        let (taken_by, sent_by) = (tags[step.take as usize], tags[step.pass as usize]);
         let last = state.chains.get(&step.lane).copied();
         let ready = if step.from.is_empty() {
             last.unwrap_or(self.first)
@@ -78,27 +89,32 @@ impl Channels<'_> {
             let mut arrived: SmallVec<[u32; 4]> = last.into_iter().collect();
             for &from in &step.from {
                 let peer = Some(Peer::Rank(self.members[from as usize]));
-                let full = state.taken.get(&from).and_then(|window| window.before(slots));
-                let receive = OpKind::Receive { peer, tag: Some(tag), stream };
+                let slots = self.steps.slots(index, from);
+                let full = state.taken.get(&(from, step.take)).and_then(|window| window.before(slots));
+                let receive = OpKind::Receive { peer, tag: Some(taken_by), stream };
                 arrived.push(self.push(receive, &[full.unwrap_or(self.first)]));
                 self.sizes.push(wire);
             }
-            let duration = self.reduce.map_or(Span::ZERO, |rate| rate.serialise(Bytes::new(bytes)));
+            // Switches sum as it passes through them.
+            let threads = self.reduce.filter(|_| !self.steps.is_switch(index));
+            let duration = threads.map_or(Span::ZERO, |rate| rate.serialise(Bytes::new(bytes)));
             let done = self.push(OpKind::Calc { duration, stream }, &arrived);
             for &from in &step.from {
-                state.taken.entry(from).or_default().push(done, slots);
+                let slots = self.steps.slots(index, from);
+                state.taken.entry((from, step.take)).or_default().push(done, slots);
             }
             state.chains.insert(step.lane, done);
             done
         };
         for &to in &step.to {
-            let window = state.sent.entry(to).or_default();
+            let slots = self.steps.slots(index, to);
+            let window = state.sent.entry((to, step.pass)).or_default();
             let mut after: SmallVec<[u32; 2]> = SmallVec::from_slice(&[ready]);
             after.extend(window.before(slots));
             let peer = Peer::Rank(self.members[to as usize]);
-            let send = OpKind::Send { peer, bytes: Bytes::new(wire), tag, stream, nic: NicId(0) };
+            let send = OpKind::Send { peer, bytes: Bytes::new(wire), tag: sent_by, stream, nic: NicId(0) };
             let sent = self.push(send, &after);
-            state.sent.entry(to).or_default().push(sent, slots);
+            state.sent.entry((to, step.pass)).or_default().push(sent, slots);
         }
     }
 

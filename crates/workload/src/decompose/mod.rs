@@ -9,10 +9,12 @@
 //! Life cycle: [`Decomposition::new`] looks at every collective once, asks the tuner, and keeps a plan for each size and group;
 //! [`ByRank::made`] makes the program of one rank, which whoever writes forgets before the next. So memory is that of the workload
 //! and of one rank's program, whatever the channels.
-//! Failure modes: [`LowerError`] for a collective that neither NCCL nor its own algorithm does. What NCCL would have done in switches is
-//! done by the tuner's next best, and the account ([`Row::instead`]) says so.
+//! What NCCL would have switches sum is done by the tuner's next best, and the account ([`Row::instead`]) says so; or, if [`Rules::switches`] asks
+//! for it, ranks behind those of the workload stand for the switches ([`Switches`]).
+//! Failure modes: [`LowerError`] for a collective that neither NCCL nor its own algorithm does.
 
 mod emit;
+mod switches;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +25,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{BitRate, RankId, Span, StreamId, Tag};
 
 use crate::collectives::nccl::{
-    Algorithm, Communicator, Constants, Function, Layout, Library, Protocol, Settings, Steps,
+    Communicator, Constants, Function, Layout, Library, Protocol, SWITCH_CHANNELS, Settings, Steps,
 };
 use crate::collectives::{CollectiveKind, CollectiveSpec, Plan};
 use crate::goal::{ByRank, Made, Matcher};
@@ -31,6 +33,7 @@ use crate::lower::{LowerError, Parts};
 use crate::program::CommSlot;
 use crate::{OpKind, Peer, Program, ProgramBuilder, Workload};
 use emit::Channels;
+pub use switches::Switches;
 
 /// Tags from here on belong to collectives.
 const FIRST_TAG: u64 = 1 << 30;
@@ -48,6 +51,8 @@ pub struct Rules {
     pub reduce: Option<BitRate>,
     /// Whether a call begins with its launch.
     pub launch: bool,
+    /// Whether ranks stand for switches that sum; the tuner's next best otherwise.
+    pub switches: bool,
 }
 
 /// How calls are done that are alike.
@@ -90,6 +95,7 @@ pub struct Decomposition<'a> {
     /// Streams of collectives, of which each has channels of its own.
     beside: Vec<StreamId>,
     most_channels: u32,
+    switches: Switches,
     /// Operations of each rank that was made.
     written: Vec<AtomicU64>,
 }
@@ -109,7 +115,8 @@ impl<'a> Decomposition<'a> {
             free: Vec::new(),
             beside: Vec::new(),
             most_channels: 1,
-            written: (0..workload.ranks()).map(|_| AtomicU64::new(0)).collect(),
+            switches: Switches::default(),
+            written: Vec::new(),
         };
         let mut row_of: FxHashMap<Key, Row> = FxHashMap::default();
         let mut used = [false; 256];
@@ -142,8 +149,16 @@ impl<'a> Decomposition<'a> {
                 };
                 // Once for all members.
                 *made.rows.entry(row).or_default() += u64::from(index == 0);
+                if let (0, How::Steps(steps, _)) = (index, &made.how[&key]) {
+                    let binding = workload.binding(rank, comm);
+                    let members = &workload.communicators[binding.communicator as usize].ranks;
+                    let spec = &program.specs[spec as usize];
+                    made.switches.take_part(binding.communicator, members, steps, spec);
+                }
             }
         }
+        made.switches.settle(workload.ranks() as u32);
+        made.written = (0..made.ranks()).map(|_| AtomicU64::new(0)).collect();
         made.beside.sort_unstable();
         // Those of a GPU's own and the host's are left alone.
         made.free = (8..=255).filter(|&stream| !used[usize::from(stream)]).map(StreamId).collect();
@@ -155,9 +170,18 @@ impl<'a> Decomposition<'a> {
         &self.rows
     }
 
+    /// Ranks behind those of the workload, which stand for switches.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
     /// Operations of the ranks that were made.
     pub fn written(&self) -> u64 {
         self.written.iter().map(|operations| operations.load(Ordering::Relaxed)).sum()
+    }
+
+    fn count(&self, rank: RankId, operations: u64) {
+        self.written[rank.0 as usize].store(operations, Ordering::Relaxed);
     }
 
     fn key(&self, rank: RankId, comm: CommSlot, spec: u32) -> (Key, u32) {
@@ -172,6 +196,17 @@ impl<'a> Decomposition<'a> {
         let number = group * u64::from(self.most_channels) + u64::from(channel);
         if self.free.is_empty() { of } else { self.free[(number % self.free.len() as u64) as usize] }
     }
+}
+
+/// The tag of a lane or channel of a call.
+fn tag(communicator: u32, sequence: u32, lane: u32) -> Tag {
+    let number = u64::from(communicator).wrapping_mul(0x9E37_79B9).wrapping_add(u64::from(sequence));
+    Tag(FIRST_TAG + (number.wrapping_mul(MAX_CHANNELS) + u64::from(lane)) % TAGS)
+}
+
+/// The tags of a channel's two queues; the second is that of sums in switches, which have half as many channels.
+fn tags(tag: &dyn Fn(u32) -> Tag, channel: u32) -> [Tag; 2] {
+    [tag(channel), tag(channel + SWITCH_CHANNELS)]
 }
 
 enum Refused {
@@ -229,11 +264,8 @@ fn steps(
         )
     };
     let (mut choice, _) = chosen(settings, &machine.constants)?;
-    let sums = !matches!(
-        choice.algorithm,
-        Algorithm::Ring | Algorithm::Tree | Algorithm::Pat | Algorithm::PointToPoint
-    );
-    // Messages between ranks cannot say that a switch sums: the next best of the tuner stands in.
+    let sums = choice.algorithm.sums_in_switches() && !rules.switches;
+    // Messages between ranks alone cannot say that a switch sums: the next best of the tuner stands in.
     let mut without = settings.clone();
     (without.nvls, without.collnet) = (false, false);
     let settings = if sums {
@@ -262,10 +294,13 @@ fn launch(constants: &Constants, protocol: Protocol, function: Function, channel
 
 impl ByRank for Decomposition<'_> {
     fn ranks(&self) -> usize {
-        self.workload.ranks()
+        self.workload.ranks() + self.switches.ranks() as usize
     }
 
     fn made(&self, rank: RankId) -> Made {
+        if rank.0 as usize >= self.workload.ranks() {
+            return self.switch(rank);
+        }
         let program = self.workload.program(rank);
         let mut builder = ProgramBuilder::new();
         let labels: Vec<u32> = program.labels.iter().map(|label| builder.label(label)).collect();
@@ -310,7 +345,7 @@ impl ByRank for Decomposition<'_> {
         }
         let program =
             builder.finish().expect("what stands in for an operation of a graph without cycles has none");
-        self.written[rank.0 as usize].store(program.ops.len() as u64, Ordering::Relaxed);
+        self.count(rank, program.ops.len() as u64);
         Made { program, receive_sizes: sizes }
     }
 }
@@ -331,17 +366,16 @@ impl Decomposition<'_> {
         let members = &self.workload.communicators[binding.communicator as usize].ranks;
         let (key, index) = self.key(rank, comm, spec);
         debug_assert!(program.specs.len() > spec as usize);
-        let number =
-            u64::from(binding.communicator).wrapping_mul(0x9E37_79B9).wrapping_add(u64::from(sequence));
-        let tag = |lane: u32| Tag(FIRST_TAG + (number.wrapping_mul(MAX_CHANNELS) + u64::from(lane)) % TAGS);
+        let tag = |lane: u32| tag(binding.communicator, sequence, lane);
         let (ends, first) = match &self.how[&key] {
             How::Steps(steps, launch) => {
                 let first = builder.push(OpKind::Calc { duration: *launch, stream }, op.dimension, label);
+                let with_switches = self.switches.behind(binding.communicator, members, steps);
                 let mut channels = Channels {
                     builder,
                     sizes,
                     steps,
-                    members,
+                    members: with_switches.as_deref().unwrap_or(members),
                     reduce: self.rules.reduce,
                     dimension: op.dimension,
                     label,
@@ -349,7 +383,7 @@ impl Decomposition<'_> {
                     ends: Vec::new(),
                 };
                 for channel in 0..steps.channels() {
-                    channels.channel(index, channel, tag(channel), self.stream(stream, channel));
+                    channels.channel(index, channel, tags(&tag, channel), self.stream(stream, channel));
                 }
                 (channels.ends, first)
             }

@@ -130,6 +130,76 @@ fn switches_that_sum_are_replaced_and_named() {
     assert!(error.to_string().starts_with("rank 0, operation 1: no algorithm is left"), "{error}");
 }
 
+/// A library whose network's switches sum too.
+fn summing_network(environment: &[(&str, &str)]) -> Library {
+    let Library(machine) = library(true, environment);
+    let mut machine = Arc::unwrap_or_clone(machine);
+    machine.hardware.network_sums = true;
+    machine.settings.collnet = true;
+    Library(Arc::new(machine))
+}
+
+#[test]
+fn ranks_stand_for_switches_where_asked() {
+    let rules = Rules { switches: true, ..Rules::default() };
+    let bytes = 64u64 << 20;
+    for (kind, algorithm, n, domain, switches, moved) in [
+        // Of NVLS the buffer and a share go out of each of 8 ranks, and as much comes back.
+        (CollectiveKind::AllReduce, "nvls", 8, 8, (1, 0), 2 * (8 * bytes + bytes)),
+        (CollectiveKind::AllGather, "nvls", 8, 8, (1, 0), bytes + 8 * bytes),
+        (CollectiveKind::ReduceScatter, "nvls", 8, 8, (1, 0), 8 * bytes + bytes),
+        // Of its tree over four domains that of each, and the buffer over three edges both ways.
+        (CollectiveKind::AllReduce, "nvlstree", 32, 8, (4, 0), 4 * 2 * (8 * bytes + bytes) + 2 * 3 * bytes),
+        // Of CollNet seven links of each of four domains both ways, and the buffer to the network and back from each.
+        (CollectiveKind::AllReduce, "collnetdirect", 32, 8, (0, 1), 4 * 2 * (7 * bytes + bytes)),
+        (CollectiveKind::AllReduce, "collnetchain", 32, 8, (0, 1), 4 * 2 * (7 * bytes + bytes)),
+    ] {
+        let library = summing_network(&[("NCCL_ALGO", algorithm), ("NCCL_MAX_NCHANNELS", "8")]);
+        let workload = calls(n, domain, kind, bytes, Some(library));
+        let made = Decomposition::new(&workload, rules).unwrap();
+        let row = *made.rows().keys().next().unwrap();
+        assert_eq!((row.algorithm, row.instead), (algorithm, false));
+        assert_eq!((made.switches().of_domains(), made.switches().of_network()), switches);
+        assert_eq!(made.ranks() as u32, n + switches.0 + switches.1);
+        let messages = whole(&made);
+        assert_eq!(goal::stats(&messages).bytes.get(), moved, "{algorithm}");
+        assert!(goal::check(&messages).is_complete(), "{algorithm}");
+        assert_eq!(made.written(), messages.operations());
+        // Sizes that receives have are those of what is sent to them.
+        let received: u64 =
+            (0..made.ranks() as u32).flat_map(|rank| made.made(RankId(rank)).receive_sizes).sum();
+        assert_eq!(received, moved);
+    }
+}
+
+#[test]
+fn a_switch_takes_part_in_the_calls_of_all_communicators_of_its_domain() {
+    // Two groups of four on one host: one switch, whose calls of each come one after another.
+    let library = library(true, &[("NCCL_ALGO", "nvls")]);
+    let mut builder = ProgramBuilder::new();
+    let spec = CollectiveSpec {
+        domain: 4,
+        library: Some(library),
+        ..CollectiveSpec::new(CollectiveKind::AllReduce, Bytes::new(1 << 20))
+    };
+    let first = builder.collective(CommSlot(0), spec.clone(), Dimension::Dp, StreamId(1), 0);
+    let second = builder.collective(CommSlot(0), spec, Dimension::Dp, StreamId(1), 0);
+    builder.requires(second, first);
+    let mut workload = Workload { programs: vec![builder.finish().unwrap()], ..Workload::default() };
+    for group in 0..2 {
+        let ranks = (0..4).map(|rank| RankId(4 * group + rank)).collect();
+        workload.communicators.push(Communicator { name: String::new(), ranks });
+    }
+    for rank in 0..8 {
+        workload.add_rank(0, &[Binding { communicator: rank / 4, index: rank % 4 }]);
+    }
+    let made = Decomposition::new(&workload, Rules { switches: true, ..Rules::default() }).unwrap();
+    assert_eq!(made.ranks(), 9);
+    let messages = whole(&made);
+    assert!(goal::check(&messages).is_complete());
+    assert_eq!(goal::stats(&messages).bytes.get(), (2 * 2 * 2 * (4 + 1)) << 20);
+}
+
 #[test]
 fn reductions_take_their_time_and_calls_their_launch() {
     let environment = [("NCCL_ALGO", "ring"), ("NCCL_PROTO", "simple"), ("NCCL_MAX_NCHANNELS", "1")];

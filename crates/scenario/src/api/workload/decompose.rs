@@ -7,6 +7,7 @@ use serde_json::json;
 use windtunnel_kernel::BitRate;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::decompose::{Decomposition, Rules};
+use windtunnel_workload::goal::ByRank;
 use windtunnel_workload::{compact, goal};
 
 use super::refused;
@@ -26,9 +27,11 @@ pub(super) struct Request {
     chunk: Option<u64>,
     reduce_bps: Option<u64>,
     launch: bool,
+    /// Whether ranks stand for switches that sum.
+    switches: bool,
 }
 
-pub(super) fn decompose(request: &Request) -> Result<String, Failure> {
+pub(super) fn decompose(request: &Request) -> Result<serde_json::Value, Failure> {
     let (place, out) = (request.file.display().to_string(), request.out.display().to_string());
     if request.chunk == Some(0) || request.reduce_bps == Some(0) {
         return Err(refused("workload decompose", "expected sizes and rates above 0"));
@@ -55,6 +58,7 @@ pub(super) fn decompose(request: &Request) -> Result<String, Failure> {
         chunk: request.chunk,
         reduce: request.reduce_bps.map(BitRate::from_bps),
         launch: request.launch,
+        switches: request.switches,
     };
     let made = Decomposition::new(workload, rules).map_err(|error| refused(place, error.to_string()))?;
     if is_goal {
@@ -76,9 +80,11 @@ pub(super) fn decompose(request: &Request) -> Result<String, Failure> {
         .collect();
     let answer = json!({
         "file": out,
-        "ranks": workload.ranks(),
+        "ranks": made.ranks(),
+        "ranks_of_nvlink_switches": made.switches().of_domains(),
+        "ranks_of_network_switches": made.switches().of_network(),
         "operations": made.written(),
         "collectives": rows,
     });
-    Ok(answer.to_string())
+    Ok(answer)
 }

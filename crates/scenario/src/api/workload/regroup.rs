@@ -10,7 +10,7 @@ use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::edit::{self, Grouping, Inside, Placing};
 use windtunnel_workload::{OpKind, Workload, lower};
 
-use super::{named, open, refused, write, written};
+use super::{Accounts, named, open, refused, write, written};
 
 /// What is asked.
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct Request {
 /// Most GPUs of a workload.
 const MOST: u64 = 1 << 24;
 
-pub(super) fn regroup(request: &Request) -> Result<String, Failure> {
+pub(super) fn regroup(request: &Request, accounts: &mut Accounts) -> Result<serde_json::Value, Failure> {
     let place = request.file.display().to_string();
     let wrong = |option: &str, message: String| Failure::Input(InputError::new(option, message));
     let algorithm: Option<Algorithm> = named("--algorithm", request.algorithm.as_deref())?;
@@ -51,7 +51,7 @@ pub(super) fn regroup(request: &Request) -> Result<String, Failure> {
     if request.rate_bps == 0 {
         return Err(wrong("--rate", "expected a rate above 0".to_owned()));
     }
-    let workload = open(&request.file)?;
+    let workload = open(&request.file, accounts)?;
     let gpus = workload.ranks() as u64 * u64::from(request.from);
     if gpus > MOST {
         return Err(wrong("--from", format!("expected at most {MOST} GPUs in all, found {gpus}")));
@@ -71,7 +71,7 @@ pub(super) fn regroup(request: &Request) -> Result<String, Failure> {
         write(&changed, &request.out)?;
         let mut answer = written(&changed, &request.out);
         answer["hosts"] = json!(nodes.len());
-        return Ok(answer.to_string());
+        return Ok(answer);
     }
     let calls = |workload: &Workload| -> u64 {
         let of = |program: &u32| {
@@ -108,7 +108,7 @@ pub(super) fn regroup(request: &Request) -> Result<String, Failure> {
     answer["bytes_inside"] = json!(account.bytes_inside);
     answer["edges_as_messages"] = json!(account.edges_as_messages);
     answer["wildcards_named"] = json!(account.wildcards);
-    Ok(answer.to_string())
+    Ok(answer)
 }
 
 /// Hosts of so many GPUs, filled as the placing says.

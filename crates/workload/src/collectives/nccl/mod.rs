@@ -30,6 +30,7 @@ use serde::Deserialize;
 
 pub use self::library::{Cost, Library, Machine, Rule};
 pub use self::settings::{Settings, SettingsError};
+pub(crate) use self::steps::SWITCH_CHANNELS;
 pub use self::steps::{Step, Steps};
 pub use self::time::Constants;
 pub use self::tuner::{Choice, Estimate};
@@ -79,6 +80,16 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Whether switches sum: NVLink's, or the network's.
+    pub const fn sums_in_switches(self) -> bool {
+        matches!(self, Self::CollnetDirect | Self::CollnetChain | Self::Nvls | Self::NvlsTree)
+    }
+
+    /// Whether the network's switches are those that do.
+    pub const fn sums_in_network(self) -> bool {
+        matches!(self, Self::CollnetDirect | Self::CollnetChain)
+    }
+
     /// Those the tuner chooses from, in NCCL's order.
     pub const ALL: [Self; 7] = [
         Self::Tree,

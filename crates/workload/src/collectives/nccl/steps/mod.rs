@@ -5,8 +5,8 @@
 //! `send`, `recvReduceSend`, `recvReduceCopySend`, `recvCopySend` and `recv` are the steps with and without each of these.
 //!
 //! Life cycle: [`Steps`] is made of a choice of the tuner for a group and answers for any index and channel; nothing is kept.
-//! Invariants: the k-th message from a to b on a channel is taken by b's k-th step from a there, and both have its ranges in the same
-//! order; a channel's ranges are its own, so channels never wait for each other; on every rank the steps in order end with what the
+//! Invariants: the k-th message from a to b on a channel (and queue) is taken by b's k-th step from a there, and both have its ranges in the
+//! same order; a channel's ranges are its own, so channels never wait for each other; on every rank the steps in order end with what the
 //! collective computes (the test executes them on sets of contributions).
 //!
 //! Sources: NCCL `src/device/all_reduce.h`, `all_gather.h`, `reduce_scatter.h`, `broadcast.h`, `reduce.h` (order of steps),
@@ -15,11 +15,14 @@
 
 mod exchange;
 mod ring;
+mod switches;
 mod tree;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+pub(crate) use switches::CHANNELS as SWITCH_CHANNELS;
 
 use super::time::step;
 use super::{Algorithm, Choice, Communicator, Function, Layout, Protocol};
@@ -35,6 +38,10 @@ pub struct Step {
     pub lane: u32,
     /// Members from each of which a chunk comes.
     pub from: SmallVec<[u32; 3]>,
+    /// Which of the queues between two members it is that they come by; 0 but for sums in switches.
+    pub take: u32,
+    /// And by which the result goes.
+    pub pass: u32,
     /// Members that get the result.
     pub to: SmallVec<[u32; 3]>,
     /// Where it lies: first byte and how many. An all-to-all's output lies behind its input.
@@ -98,8 +105,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// What `choice` makes of `spec`; `None` for a collective that NCCL has not, and for an algorithm in which switches sum, which
-    /// messages between ranks cannot tell.
+    /// What `choice` makes of `spec`; `None` for a collective that NCCL has not. Where switches sum, they are members behind the ranks
+    /// ([`Self::switches`]).
     pub fn new(
         spec: &CollectiveSpec,
         communicator: &Communicator<'_>,
@@ -118,7 +125,13 @@ impl Steps {
                     && communicator.layout.ranks == 1
             }
             Algorithm::PointToPoint => function == Function::AllToAll,
-            _ => false,
+            Algorithm::Nvls => {
+                matches!(function, Function::AllReduce | Function::AllGather | Function::ReduceScatter)
+                    && communicator.layout.domains == 1
+            }
+            Algorithm::NvlsTree | Algorithm::CollnetDirect | Algorithm::CollnetChain => {
+                function == Function::AllReduce && communicator.layout.domains > 1
+            }
         };
         if !fits {
             return None;
@@ -126,7 +139,8 @@ impl Steps {
         // A peer of grouped sends has some of the channels, not all.
         let peer = match choice.algorithm {
             Algorithm::PointToPoint => communicator.channels_of_peer(),
-            _ => choice.channels,
+            Algorithm::Ring | Algorithm::Tree | Algorithm::Pat => choice.channels,
+            _ => switches::CHANNELS,
         };
         let choice = Choice { channels: choice.channels.min(peer).max(1), ..choice };
         let bytes = spec.bytes.get();
@@ -135,7 +149,9 @@ impl Steps {
         let long = choice.algorithm == Algorithm::Ring
             && choice.protocol == Protocol::Simple
             && !matches!(function, Function::Broadcast | Function::Reduce);
+        let sums = choice.algorithm.sums_in_switches();
         let natural = match choice.algorithm {
+            _ if sums => switches::chunk(choice, communicator.layout, bytes, step),
             Algorithm::Tree => (communicator.tree_chunk(choice, bytes) as u64).max(16),
             _ if long => 4 * step,
             _ => step,
@@ -148,10 +164,31 @@ impl Steps {
             layout: communicator.layout,
             choice,
             chunk,
-            slice: if long { 2 * step } else { step },
-            least: if long { step / 16 } else { step },
+            slice: if sums {
+                chunk
+            } else if long {
+                2 * step
+            } else {
+                step
+            },
+            least: if sums {
+                chunk
+            } else if long {
+                step / 16
+            } else {
+                step
+            },
             slots: if long { BUFFERED / 2 } else { BUFFERED },
         })
+    }
+
+    /// Switches that take part, members behind those of the group: one of each domain where NVLink's sum, one where the network's do.
+    pub const fn switches(&self) -> u32 {
+        match self.choice.algorithm {
+            Algorithm::Nvls | Algorithm::NvlsTree => self.layout.domains,
+            Algorithm::CollnetDirect | Algorithm::CollnetChain => 1,
+            _ => 0,
+        }
     }
 
     /// Members of the group.
@@ -169,9 +206,14 @@ impl Steps {
         self.choice.channels
     }
 
-    /// Messages to one peer that are under way on a channel at most: the buffer between them holds no more.
-    pub const fn slots(&self) -> u32 {
-        self.slots
+    /// Messages between two members that are under way on a channel at most: the buffer between them holds no more. NVLink's switches
+    /// have one for each head.
+    pub const fn slots(&self, one: u32, other: u32) -> u32 {
+        let switch = one >= self.members() || other >= self.members();
+        match self.choice.algorithm {
+            Algorithm::Nvls | Algorithm::NvlsTree if switch => self.slots * self.layout.ranks,
+            _ => self.slots,
+        }
     }
 
     /// Bytes on the wire of so many bytes of data: LL has 8 bytes of data in a line of 16, LL128 120 in one of 128.
@@ -203,7 +245,10 @@ impl Steps {
             Algorithm::Tree => self.tree(index, channel, tell),
             Algorithm::Pat => self.pat(index, channel, tell),
             Algorithm::PointToPoint => self.exchange(index, channel, tell),
-            _ => self.ring(index, channel, tell),
+            Algorithm::Nvls | Algorithm::NvlsTree => self.nvls(index, channel, tell),
+            Algorithm::CollnetDirect => self.collnet_direct(index, channel, tell),
+            Algorithm::CollnetChain => self.collnet_chain(index, channel, tell),
+            Algorithm::Ring => self.ring(index, channel, tell),
         }
     }
 }

@@ -64,17 +64,20 @@ type Value = Option<(u64, u64)>;
 fn execute(steps: &Steps, state: &mut [Vec<Value>]) {
     for channel in 0..steps.channels() {
         let mut lanes: BTreeMap<(u32, u32), VecDeque<Step>> = BTreeMap::new();
-        for index in 0..steps.members() {
+        for index in 0..steps.members() + steps.switches() {
             steps.each(index, channel, &mut |step| {
                 lanes.entry((index, step.lane)).or_default().push_back(step);
             });
         }
-        let mut wires: BTreeMap<(u32, u32), VecDeque<Vec<Value>>> = BTreeMap::new();
+        let mut wires: BTreeMap<(u32, u32, u32), VecDeque<Vec<Value>>> = BTreeMap::new();
         loop {
             let mut moved = false;
             for (&(index, _), waiting) in &mut lanes {
-                let arrived = |from: &u32| wires.get(&(*from, index)).is_some_and(|wire| !wire.is_empty());
-                if let Some(step) = waiting.pop_front_if(|step| step.from.iter().all(arrived)) {
+                let arrived = |step: &mut Step| {
+                    let wire = |from: &u32| wires.get(&(*from, index, step.take));
+                    step.from.iter().all(|from| wire(from).is_some_and(|wire| !wire.is_empty()))
+                };
+                if let Some(step) = waiting.pop_front_if(arrived) {
                     moved = true;
                     let places: Vec<u64> =
                         step.ranges.iter().flat_map(|&(first, bytes)| first..first + bytes).collect();
@@ -82,7 +85,7 @@ fn execute(steps: &Steps, state: &mut [Vec<Value>]) {
                     let mut parts: Vec<Vec<Value>> = step
                         .from
                         .iter()
-                        .map(|from| wires.get_mut(&(*from, index)).unwrap().pop_front().unwrap())
+                        .map(|from| wires.get_mut(&(*from, index, step.take)).unwrap().pop_front().unwrap())
                         .collect();
                     if step.from.is_empty() || step.reduce {
                         parts.push(places.iter().map(own).collect());
@@ -102,7 +105,7 @@ fn execute(steps: &Steps, state: &mut [Vec<Value>]) {
                         }
                     }
                     for &to in &step.to {
-                        wires.entry((index, to)).or_default().push_back(result.clone());
+                        wires.entry((index, to, step.pass)).or_default().push_back(result.clone());
                     }
                 }
             }
@@ -142,9 +145,20 @@ fn cases() -> Vec<Case> {
                     (CollectiveKind::AllToAll, Algorithm::PointToPoint),
                     (CollectiveKind::AllGather, Algorithm::Pat),
                     (CollectiveKind::ReduceScatter, Algorithm::Pat),
+                    (CollectiveKind::AllReduce, Algorithm::Nvls),
+                    (CollectiveKind::AllGather, Algorithm::Nvls),
+                    (CollectiveKind::ReduceScatter, Algorithm::Nvls),
+                    (CollectiveKind::AllReduce, Algorithm::NvlsTree),
+                    (CollectiveKind::AllReduce, Algorithm::CollnetDirect),
+                    (CollectiveKind::AllReduce, Algorithm::CollnetChain),
                 ];
                 for (kind, algorithm) in kinds {
-                    if algorithm == Algorithm::Pat && ranks > 1 {
+                    let fits = match algorithm {
+                        Algorithm::Pat => ranks == 1,
+                        Algorithm::Nvls => domains == 1,
+                        _ => !algorithm.sums_in_switches() || domains > 1,
+                    };
+                    if !fits {
                         continue;
                     }
                     let protocol = Protocol::Simple;
@@ -217,10 +231,10 @@ fn every_rank_ends_with_what_the_collective_computes() {
     }
 }
 
-/// Data that each member sends to each.
+/// Data that each member, switches among them, sends to each.
 fn traffic(steps: &Steps) -> BTreeMap<(u32, u32), u64> {
     let mut bytes_of = BTreeMap::new();
-    for index in 0..steps.members() {
+    for index in 0..steps.members() + steps.switches() {
         for channel in 0..steps.channels() {
             steps.each(index, channel, &mut |step| {
                 for &to in &step.to {
@@ -297,6 +311,98 @@ fn bytes_are_those_of_closed_forms() {
 }
 
 #[test]
+fn switches_that_sum_save_what_they_are_said_to() {
+    let case = |kind, algorithm, domains: u32, ranks: u32, bytes| {
+        let protocol = Protocol::Simple;
+        Case { kind, algorithm, protocol, channels: 8, domains, ranks, bytes, chunk: None, matrix: None }
+            .steps()
+    };
+    let ways = |steps: &Steps, rank: u32| {
+        let bytes_of = traffic(steps);
+        let out = sent(&bytes_of, rank);
+        let back = bytes_of.iter().filter(|((_, to), _)| *to == rank).map(|(_, bytes)| bytes).sum::<u64>();
+        (out, back)
+    };
+    for n in [2u32, 4, 8] {
+        // Whole loops of every head and channel, so that no head has less than another.
+        let bytes = u64::from(n) * 8 * (1 << 20);
+        let share = bytes / u64::from(n);
+        for rank in 0..n {
+            // The buffer goes out once to be summed and a share once for all; a share's sum and all results come back.
+            let all_reduce = case(CollectiveKind::AllReduce, Algorithm::Nvls, 1, n, bytes);
+            assert_eq!(ways(&all_reduce, rank), (bytes + share, bytes + share));
+            let gather = case(CollectiveKind::AllGather, Algorithm::Nvls, 1, n, bytes);
+            assert_eq!(ways(&gather, rank), (share, bytes));
+            let scatter = case(CollectiveKind::ReduceScatter, Algorithm::Nvls, 1, n, bytes);
+            assert_eq!(ways(&scatter, rank), (bytes, share));
+        }
+    }
+    for (domains, ranks) in [(2u32, 4u32), (4, 8), (3, 2), (5, 1)] {
+        let (n, bytes) = (domains * ranks, 8 * u64::from(ranks) * (1 << 20));
+        let between = |steps: &Steps| -> u64 {
+            let crosses = |(from, to): &(u32, u32)| {
+                let place = |member: u32| if member < n { Some(member / ranks) } else { None };
+                *from < n && *to < n && place(*from) != place(*to)
+            };
+            traffic(steps).iter().filter(|(pair, _)| crosses(pair)).map(|(_, bytes)| bytes).sum()
+        };
+        // A tree of domains: the buffer up and down each of its edges, whatever the ranks of a domain.
+        let tree = case(CollectiveKind::AllReduce, Algorithm::NvlsTree, domains, ranks, bytes);
+        assert_eq!(between(&tree), 2 * u64::from(domains - 1) * bytes);
+        // To the network's switches the buffer goes once from each domain, and comes back once, however many domains there are.
+        for algorithm in [Algorithm::CollnetDirect, Algorithm::CollnetChain] {
+            let steps = case(CollectiveKind::AllReduce, algorithm, domains, ranks, bytes);
+            let bytes_of = traffic(&steps);
+            let (mut up, mut down) = (vec![0; domains as usize], vec![0; domains as usize]);
+            for (&(from, to), bytes) in &bytes_of {
+                if to == n {
+                    up[(from / ranks) as usize] += bytes;
+                }
+                if from == n {
+                    down[(to / ranks) as usize] += bytes;
+                }
+            }
+            assert_eq!((&up, &down), (&vec![bytes; domains as usize], &vec![bytes; domains as usize]));
+            assert_eq!(between(&steps), 0);
+            // Inside a domain a chain carries it over each of its links both ways, and so does the direct exchange of all.
+            let inside: u64 =
+                bytes_of.iter().filter(|((from, to), _)| *from < n && *to < n).map(|(_, bytes)| bytes).sum();
+            assert_eq!(inside, u64::from(domains) * 2 * u64::from(ranks - 1) * bytes);
+        }
+    }
+}
+
+#[test]
+fn chunks_of_switches_shrink_with_the_buffer() {
+    let longest = |algorithm, domains, bytes| {
+        let steps = Case {
+            kind: CollectiveKind::AllReduce,
+            algorithm,
+            protocol: Protocol::Simple,
+            channels: 16,
+            domains,
+            ranks: 8,
+            bytes,
+            chunk: None,
+            matrix: None,
+        };
+        let mut longest = 0;
+        steps.steps().each(0, 0, &mut |step| longest = longest.max(step.bytes()));
+        longest
+    };
+    // 16 channels and 8 heads: 128 KiB from 64 times 16 MiB on, then 64, 32 and 16 KiB.
+    for (bytes, chunk) in [(1 << 30, 128), (1 << 29, 64), (1 << 24, 32), (1 << 22, 16)] {
+        assert_eq!(longest(Algorithm::Nvls, 1, bytes), chunk << 10, "{bytes}");
+    }
+    assert_eq!(longest(Algorithm::NvlsTree, 2, 1 << 30), 128 << 10);
+    assert_eq!(longest(Algorithm::NvlsTree, 4, 1 << 30), 64 << 10);
+    assert_eq!(longest(Algorithm::CollnetDirect, 2, 1 << 34), 512 << 10);
+    // A chain of 8 wants 64 chunks a channel for each of its ranks to keep 128 KiB, 8 to keep 64 KiB.
+    assert_eq!(longest(Algorithm::CollnetChain, 2, 1 << 24), 64 << 10);
+    assert_eq!(longest(Algorithm::CollnetChain, 2, 1 << 22), 32 << 10);
+}
+
+#[test]
 fn sizes_that_differ_arrive_where_they_belong() {
     let n = 4u32;
     let matrix: Vec<u64> = (0..16).map(|pair| u64::from(pair as u32 * 37 % 11) * 5).collect();
@@ -350,8 +456,8 @@ fn messages_are_slices_and_protocols_have_their_flags() {
     assert_eq!(sizes(Protocol::LL, 9), [32]);
     assert_eq!(sizes(Protocol::LL128, 1_200), [1_280]);
     assert_eq!(sizes(Protocol::LL128, 121), [256]);
-    assert_eq!(case(Protocol::Simple, 1).steps().slots(), 4);
-    assert_eq!(case(Protocol::LL, 1).steps().slots(), 8);
+    assert_eq!(case(Protocol::Simple, 1).steps().slots(0, 1), 4);
+    assert_eq!(case(Protocol::LL, 1).steps().slots(0, 1), 8);
     let steps = case(Protocol::Simple, 64 << 20).steps();
     let mut longest = 0;
     steps.each(0, 0, &mut |step| longest = longest.max(step.bytes()));
