@@ -117,6 +117,44 @@ def test_a_stub_captures_sharded_parameters(command: Command, torch: str, tmp_pa
     assert gathers <= awaited
 
 
+TENSOR_PARALLEL = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+model = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.randn(8192, 64)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_stub_captures_what_a_rank_does_of_tensors_that_are_spread(
+    command: Command, torch: str, tmp_path: Path
+) -> None:
+    """Tensor parallelism: parts of weights and products, a sum of activations a step, parts scattered at the start."""
+    out, steps, ranks = tmp_path / "captured.jsonl", 2, 4
+    program = tmp_path / "program.py"
+    program.write_text(TENSOR_PARALLEL)
+    command("record", "--stub", str(ranks), "--steps", str(steps), "-o", out, "--", torch, program)
+    found = stats(command, out)
+    rows = {(row["collective"], row["bytes"]): row["count"] for row in found["collectives"]}
+    # The bias of the second layer is whole on each rank; the input needs no gradient, so backward sums nothing.
+    assert rows == {("broadcast", 4 * 64): 1, ("all-reduce", 4 * 8192 * 64): steps}
+    # A part each of two weights and one bias to each rank but the root.
+    assert (found["sends"], found["sent_bytes"]) == (3 * (ranks - 1), (ranks - 1) * 4 * (2 * 64 * 64 + 64))
+    # The activations between the layers are a quarter as wide on each: a read and a write at 3.35 TB/s at most.
+    relu = next(line for line in lines(out) if line.get("label") == "relu")
+    assert 0 < float(relu["compute"].removesuffix(" ps")) * 1e-12 - 2 * 4 * 8192 * 64 / 3.35e12 < 6e-6
+
+
 def test_a_stub_captures_a_pipeline(command: Command, torch: str, tmp_path: Path) -> None:
     """1F1B: a message for each microbatch over each boundary and back, and the bubble of its closed form."""
     out, steps, ranks, microbatches = tmp_path / "captured.jsonl", 2, 4, 4

@@ -45,6 +45,10 @@ KINDS = {
 """Operators of `c10d` and `_c10d_functional`, without a `_` at their end."""
 MESSAGES = {"send": "send", "recv": "receive", "recv_any_source": "receive"}
 """Operators of `c10d` between two ranks."""
+ROOTED = {"scatter": ("send", "receive"), "gather": ("receive", "send")}
+"""Those between one rank and all others: what the root does with each, and each with it."""
+ROOTED_TAG = (1 << 16) - 1
+"""Tag of their messages, which programs do not use."""
 SPACES = ("aten", "fsdp")
 """Namespaces of operators: PyTorch's own, and copies in and out of buffers that FSDP has for itself."""
 FREE = {
@@ -368,6 +372,12 @@ class _Out:
 
 def _mode(out: _Out) -> Any:
     import torch
+
+    try:
+        from torch.distributed.tensor import DTensor
+    except ImportError:
+        # Where it was before 2.5.
+        from torch.distributed._tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
     from torch.utils._pytree import tree_flatten, tree_map
 
@@ -390,8 +400,13 @@ def _mode(out: _Out) -> Any:
             plain = name.rstrip("_")
             if space in ("c10d", "_c10d_functional", "c10d_functional") and plain in KINDS:
                 return self.collective(space, KINDS[plain], func, args, kwargs or {})
+            if any(issubclass(kind, DTensor) for kind in types):
+                # It dispatches what this rank does of it, collectives among that, with this mode around it.
+                return NotImplemented
             if space == "c10d" and plain in MESSAGES:
                 return self.message(MESSAGES[plain], func, args, kwargs or {})
+            if space == "c10d" and plain in ROOTED:
+                return self.rooted(plain, func, args, kwargs or {})
             result = func(*args, **(kwargs or {}))
             if space in SPACES and name not in FREE:
                 self.operator(name, args, kwargs or {}, result)
@@ -456,6 +471,26 @@ def _mode(out: _Out) -> Any:
             line = {kind: peer, "bytes": bytes_of(tensors), "group": members, "tag": tag}
             out.line(**line, number=out.collectives, after=self.waits(tensors) if kind == "send" else [])
             self.wrote(tensors if kind == "receive" else [])
+            return result
+
+        def rooted(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+            """A scatter or a gather: messages between the root and each other rank."""
+            import torch.distributed as dist
+
+            result = without(func, args, kwargs)
+            members = self.members(args, kwargs) or []
+            # Outputs come first; a part is what one rank has of it.
+            given, taken = tensors_of(args[1]), tensors_of(args[0])
+            part = bytes_of(taken if name == "scatter" else given)
+            root = members[next((leaf for leaf in args[3:] if isinstance(leaf, int)), 0)] if members else 0
+            rank = dist.get_rank()
+            kind = ROOTED[name][rank != root]
+            for other in [each for each in members if each != rank] if rank == root else [root]:
+                out.line(
+                    **{kind: other}, bytes=part, group=members, tag=ROOTED_TAG, number=out.collectives,
+                    after=self.waits(given) if kind == "send" else [],
+                )  # fmt: skip
+                self.wrote(taken if kind == "receive" else [])
             return result
 
         def waits(self, tensors: list[Any]) -> list[int]:
