@@ -19,8 +19,8 @@ DP_OUT = {"jobs[0].parallelism.order": ["tp", "cp", "ep", "pp", "dp"]}
 
 WHY = {
     "over_production": "the layout of table 2 waits longer here than on the testbed: 0.16 s of its 0.63 s at 1:1.33 "
-    "are tensor-parallel exchanges, which plans with one or two tensor-parallel ranks do without; the model's shape is not "
-    "published",
+    "are tensor-parallel exchanges, which plans with one or two tensor-parallel ranks do without; the model's "
+    "shape is not published",
     "sailor_at_4": "for the same reason a plan with fewer tensor-parallel ranks is faster than that layout where the "
     "buildings are well connected, and Sailor may choose one",
 }
