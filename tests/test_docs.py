@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = (
     "make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate", "windtunnel testbed",
-    "windtunnel layouts examples/llama3-70b-256xH100.yaml", "workload explain step.wtw",
+    "experiments report dcsim", "windtunnel layouts examples/llama3-70b-256xH100.yaml", "workload explain step.wtw",
 )  # fmt: skip
 """What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables or root."""
 
