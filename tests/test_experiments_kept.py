@@ -27,7 +27,8 @@ claims:
 CODE = """
 from pathlib import Path
 import polars as pl
-from windtunnel.experiments.runs import Asked, note_folder, run_all
+from windtunnel.experiments.runs import Asked, run_all
+from windtunnel.studies.noted import note_folder
 from windtunnel.source import read_source
 
 HERE = Path(__file__).parent

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 JOB = Path(__file__).resolve().parent / "job.yaml"
+BATCH = 524_288
+"""Samples of an iteration of `job.yaml`."""
 QUIET, DAYS, NOISE, STEP = 40, 60, 0.007, 0.03
 """Days before the step and in all; noise of a measurement; the step."""
 
@@ -49,7 +51,8 @@ def drift() -> tuple[int, str | None, int]:
 
 def observe(results: Results) -> dict[str, Any]:
     """A figure for each property."""
-    (packets,) = run_all([Asked(JOB, fidelity="packet")])
+    quarter = {"jobs[0].workload.global_batch": BATCH // 4}
+    packets, less = run_all([Asked(JOB, fidelity="packet"), Asked(JOB, quarter)])
     cluster, job = (results.at(scenario=name).summary for name in ("cluster", "job"))
     one = job["jobs"][0]
     mean = one["iteration_time_s"]["mean"]
@@ -60,13 +63,15 @@ def observe(results: Results) -> dict[str, Any]:
         "stragglers": one["straggler_s"],
         "host": one["host_s"],
     }
+    fewer = less.summary["jobs"][0]["exposed_s"]
     before, named, after = drift()
     return {
         "where an iteration goes": pl.DataFrame({"part": list(parts), "seconds": list(parts.values())}),
         "cluster_cpu_s": cluster["cpu_time_s"],
         "packets_over_flows": packets.summary["jobs"][0]["iteration_time_s"]["mean"] / mean,
         "parts_over_iteration": sum(parts.values()) / mean,
-        "batch": one["samples_per_s"] * mean,
+        "exchange": 4 * fewer["ep"] / one["exposed_s"]["ep"],
+        "gradients": fewer["dp"] / one["exposed_s"]["dp"],
         "measurements": after,
         "named": named == "pace.train",
         "before": before,

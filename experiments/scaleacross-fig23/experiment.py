@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.experiments.planners import draw as drawn
-from windtunnel.experiments.planners import plans, table
+from windtunnel.experiments.buildings import compared, draw_plans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,18 +28,9 @@ WHY = {
 
 def observe(_: Results) -> dict[str, Any]:
     """Speeds by ratio."""
-    found = {NICS / cables: plans(SCENARIO, DP_OUT | {"topology.cross[0].count": cables}) for cables in CABLES}
-    return {
-        "plans": table(found),
-        "over_production": found[16].over_written,
-        "sailor_over_production": found[16].sailor_over_written,
-        "over_sailor": found[16].over_sailor,
-        "least_over_production": min(one.over_written for one in found.values()),
-        "least_over_sailor": min(one.over_sailor for one in found.values()),
-        "sailor_at_4": found[4].sailor_over_written,
-    }
+    return compared(SCENARIO, DP_OUT, NICS, CABLES)
 
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:
     """As figure 23."""
-    drawn(observed["plans"], axes)
+    draw_plans(observed["plans"], axes)

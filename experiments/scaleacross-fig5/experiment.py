@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from windtunnel.experiments.buildings import draw_orders
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -36,9 +38,5 @@ def observe(results: Results) -> dict[str, Any]:
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Iteration time over the batch, as figure 5."""
-    table: pl.DataFrame = observed["iterations"]
-    for outermost, colour in (("PP-out", "#4c78a8"), ("DP-out", "#e45756")):
-        part = table.filter(pl.col("outermost") == outermost).sort("batch")
-        axes.plot(part["batch"], part["iteration_s"], color=colour, marker="o", label=outermost)
+    draw_orders(observed["iterations"], "batch", "iteration_s", axes)
     axes.set(xlabel="sequences in a batch", ylabel="iteration time (s)")
-    axes.legend(frameon=False)

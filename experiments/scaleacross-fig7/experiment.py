@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from windtunnel.experiments.buildings import draw_orders
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -30,9 +32,5 @@ def observe(results: Results) -> dict[str, Any]:
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Iteration time over the experts, as figure 7."""
-    table: pl.DataFrame = observed["iterations"]
-    for outermost, colour in (("PP-out", "#4c78a8"), ("DP-out", "#e45756")):
-        part = table.filter(pl.col("outermost") == outermost).sort("experts")
-        axes.plot(part["experts"], part["iteration_s"], color=colour, marker="o", label=outermost)
+    draw_orders(observed["iterations"], "experts", "iteration_s", axes)
     axes.set(xlabel="experts", ylabel="iteration time (s)", ylim=(0, None))
-    axes.legend(frameon=False)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from windtunnel.experiments.buildings import draw_orders
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -34,10 +36,6 @@ def observe(results: Results) -> dict[str, Any]:
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:
     """Iteration time over that of the baseline, by the ratio, as figure 8."""
-    table: pl.DataFrame = observed["iterations"]
-    for outermost, colour in (("PP-out", "#4c78a8"), ("DP-out", "#e45756")):
-        part = table.filter(pl.col("outermost") == outermost).sort("ratio")
-        axes.plot(part["ratio"], part["over_baseline"], color=colour, marker="o", label=outermost)
+    draw_orders(observed["iterations"], "ratio", "over_baseline", axes)
     axes.set(xlabel="oversubscription between the buildings, 1 to", ylabel="iteration time over that at 1:1.33")
     axes.set_xscale("log", base=2)
-    axes.legend(frameon=False)

@@ -20,7 +20,7 @@ import io
 import json
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ from windtunnel.studies.recipe import engine_build, recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windtunnel.experiments.runs import Read
     from windtunnel.experiments.spec import Experiment
+    from windtunnel.studies.noted import Read
     from windtunnel.studies.point import Point
     from windtunnel.studies.store import Store
 
@@ -51,12 +51,13 @@ class Observed:
 
     values: Mapping[str, Any]
     figure: bytes | None = None
-    _missing: frozenset[str] = field(default=frozenset())
+    missing: frozenset[str] = frozenset()
+    """Names of what was returned and could not be kept."""
 
     def serves(self, experiment: Experiment, *, drawn: bool) -> bool:
         """Whether claims can be judged by it, and a figure be had if one is to be `drawn`."""
         asked = {claim.observe for claim in experiment.claims}
-        return not asked & self._missing and (self.figure is not None or not drawn)
+        return not asked & self.missing and (self.figure is not None or not drawn)
 
 
 def find(store: Store, experiment: Experiment, points: Sequence[Point]) -> Observed | None:

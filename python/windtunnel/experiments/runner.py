@@ -115,9 +115,10 @@ def run_experiment(
     with opened(store) as where:
         means = Means(where, limits, fresh, progress)
         points = points_of(experiment)
+        module = module_of(experiment.folder)
         results = means.results(points)
         known = None if fresh else kept.find(where, experiment, points)
-        return _concluded(experiment, results, means, out, known)
+        return _concluded(experiment, module, results, means, out, known)
 
 
 def run_experiments(
@@ -131,9 +132,11 @@ def run_experiments(
 ) -> list[Outcome | Broken]:
     """Runs the scenarios of all `experiments` together, then checks the claims of each; figures go into `out/NAME`."""
     asked: list[list[studies.Point] | Broken] = []
+    modules: list[ModuleType | None] = []
     for experiment in experiments:
+        modules.append(None)
         try:
-            module_of(experiment.folder)  # before anything is run, so that a typing error costs nothing
+            modules[-1] = module_of(experiment.folder)  # before anything is run, so that a typing error costs nothing
             asked.append(points_of(experiment))
         except Exception as error:  # noqa: BLE001
             asked.append(Broken(experiment, _said(error)))
@@ -145,21 +148,28 @@ def run_experiments(
         known: dict[int, kept.Observed] = {}
         for i, (experiment, points) in enumerate(zip(experiments, asked, strict=True)):
             before = None if fresh or isinstance(points, Broken) else kept.find(where, experiment, points)
-            if before is not None and before.serves(experiment, drawn=out is not None and _draws(experiment)):
+            if before is not None and before.serves(
+                experiment, drawn=out is not None and _draws(experiment, modules[i])
+            ):
                 known[i] = before
-        observed = _observed(experiments, outcomes, means, known)
+        observed = _observed(experiments, modules, outcomes, means, known)
         found: list[Outcome | Broken] = []
         for i, (experiment, points) in enumerate(zip(experiments, asked, strict=True)):
             if isinstance(points, Broken):
                 found.append(points)
                 continue
             folder = None if out is None else out / experiment.name
-            found.append(_concluded_or_broken(experiment, outcomes[i], means[i], folder, known.get(i), observed.get(i)))
+            found.append(
+                _concluded_or_broken(
+                    experiment, modules[i], outcomes[i], means[i], folder, known.get(i), observed.get(i)
+                )
+            )
     return found
 
 
 def _observed(
     experiments: Sequence[Experiment],
+    modules: Sequence[ModuleType | None],
     outcomes: Sequence[Sequence[studies.Outcome]],
     means: Sequence[Means],
     but: Container[int],
@@ -185,9 +195,8 @@ def _observed(
             own = means[i]
             known = Known(own.store, own.limits, own.fresh, own.progress, own.read, frozenset(ran))
             try:
-                module = module_of(experiments[i].folder)
                 with by(known):
-                    found[i] = _observe(module, Results(list(zip(experiments[i].points(), results, strict=True))))
+                    found[i] = _observe(modules[i], Results(list(zip(experiments[i].points(), results, strict=True))))
             except Unknown as unknown:
                 new = {recipe(point): point for point in unknown.points}
                 if not new.keys() <= ran:
@@ -213,6 +222,7 @@ def _observe(module: ModuleType | None, found: Results) -> dict[str, Any]:
 
 def _concluded_or_broken(
     experiment: Experiment,
+    module: ModuleType | None,
     outcomes: Sequence[studies.Outcome],
     means: Means,
     out: Path | None,
@@ -225,7 +235,7 @@ def _concluded_or_broken(
         return Broken(experiment, failed.detail or failed.message or failed.state)
     results = [Result(outcome.folder) for outcome in outcomes if outcome.folder is not None]
     try:
-        return _concluded(experiment, results, means, out, known, observed)
+        return _concluded(experiment, module, results, means, out, known, observed)
     except Exception as error:  # noqa: BLE001
         return Broken(experiment, _said(error))
 
@@ -240,6 +250,7 @@ def _said(error: Exception) -> str:
 
 def _concluded(
     experiment: Experiment,
+    module: ModuleType | None,
     results: list[Result],
     means: Means,
     out: Path | None,
@@ -248,9 +259,8 @@ def _concluded(
 ) -> Outcome:
     """Judges and draws; `known` is what is kept from an earlier time, `observed` what `observe` gave just now."""
     found = Results(list(zip(experiment.points(), results, strict=True)))
-    drawn = out is not None and _draws(experiment)
+    drawn = out is not None and _draws(experiment, module)
     if known is None or not known.serves(experiment, drawn=drawn):
-        module = module_of(experiment.folder)
         if observed is None:
             with by(means):
                 observed = _observe(module, found)
@@ -279,8 +289,8 @@ def module_of(folder: Path) -> ModuleType | None:
     return module
 
 
-def _draws(experiment: Experiment) -> bool:
-    return experiment.figure is not None or hasattr(module_of(experiment.folder), "draw")
+def _draws(experiment: Experiment, module: ModuleType | None) -> bool:
+    return experiment.figure is not None or hasattr(module, "draw")
 
 
 def _drawn(experiment: Experiment, module: ModuleType | None, results: Results, observed: dict[str, Any]) -> bytes:

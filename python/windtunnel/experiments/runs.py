@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.source import override_text, read_source
 from windtunnel.studies.ask import results
+from windtunnel.studies.noted import Read, reading
 from windtunnel.studies.point import Point
 from windtunnel.studies.recipe import recipe
 from windtunnel.studies.store import Store
@@ -51,25 +52,6 @@ class Asked:
             files=tuple(self.files.items()),
             policies=() if self.placement is None else (("placement", self.placement),),
         )
-
-
-@dataclass
-class Read:
-    """What an experiment has read: the runs that it asked for, and folders of measured tables."""
-
-    folders: set[Path] = field(default_factory=set)
-    runs: set[tuple[str, str]] = field(default_factory=set)
-    """Folder of the scenario, and folder of the run."""
-
-    def note(self, points: Sequence[Point], found: Sequence[Result]) -> None:
-        """Remembers runs that were asked for."""
-        self.runs |= {
-            (str(point.source.base.resolve()), str(result.path)) for point, result in zip(points, found, strict=True)
-        }
-
-    def inputs(self, store: Store) -> set[tuple[str, str]]:
-        """Files that the runs read, as the store has them, each list with the folder that its names count from."""
-        return {(base, inputs) for base, folder in self.runs if (inputs := store.inputs(Path(folder))) != "[]"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +110,8 @@ def by(means: Means) -> Iterator[None]:
     """Within it, `run_all` goes by `means`."""
     token = _means.set(means)
     try:
-        yield
+        with reading(means.read):
+            yield
     finally:
         _means.reset(token)
 
@@ -143,13 +126,6 @@ def run_all(asked: Sequence[Asked]) -> list[Result]:
         _kept.append(tempfile.TemporaryDirectory(prefix="windtunnel-"))
     with Store(Path(_kept[0].name)) as store:
         return results(points, store)
-
-
-def note_folder(folder: Path) -> None:
-    """Tells the experiment that is being concluded, if one is, that measured tables are read from `folder`."""
-    given = _means.get(None)
-    if given is not None:
-        given.read.folders.add(folder.resolve())
 
 
 def means() -> Means | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
-from windtunnel.experiments.runs import note_folder
+from windtunnel.studies.noted import note_folder
 from windtunnel.validate.ablation import sample, without
 from windtunnel.validate.predict import predict, runs_of
 from windtunnel.validate.score import Failed, Score

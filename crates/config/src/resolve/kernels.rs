@@ -81,8 +81,9 @@ pub(super) fn kernels(
     let mut model = KernelModel::new(gpu, precision.compute, precision.activations, profile)
         .map_err(|error| InputError::new(format!("{place}.training.precision"), error.to_string()))?;
     model = model.sustained(pace(settings, gpu, gpus, place)?);
-    if let (None, Some(narrow), Some(wide)) = (settings.compute_share, &gpu.sustained_fp4, &gpu.sustained) {
-        model = model.products_in_4_bits(narrow.value.0 / wide.value.0);
+    if let (None, Some(narrow)) = (settings.compute_share, &gpu.sustained_fp4) {
+        let wide = gpu.sustained.as_ref().map_or(1.0, |figure| figure.value.0);
+        model = model.products_in_4_bits(narrow.value.0 / wide);
     }
     constants(settings, place, evidence)?;
     let kind = settings.attention.as_deref();

@@ -75,51 +75,43 @@ pub fn estimate(request: &RunRequest, text: &str, told: &mut dyn FnMut(&str) -> 
     let threads = asked.threads.unwrap_or_else(cores).get();
     let size = asked.at_once.min(asked.choices.len().div_ceil(threads)).max(1);
     let lots: Vec<&[Choice]> = asked.choices.chunks(size).collect();
-    let threads = threads.min(lots.len());
-    let mut estimator = asked.estimator(scenario.clone(), &request.source, &files)?;
-    if threads < 2 {
-        for choices in lots {
-            if !told(&answered(&mut estimator, choices)) {
-                break;
-            }
-        }
-        return Ok(());
-    }
     // Each thread has an estimator of its own and takes the next lot; lots are told in their order. What an answer says does not
     // depend on what was asked before it.
-    drop(estimator);
     let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..threads {
+        for _ in 0..threads.min(lots.len()).max(1) {
             let (sender, scenario) = (sender.clone(), scenario.clone());
             let (asked, files, lots, next, stopped) = (&asked, &files, &lots, &next, &stopped);
             scope.spawn(move || {
-                let Ok(mut estimator) = asked.estimator(scenario, &request.source, files) else { return };
+                let mut estimator = match asked.estimator(scenario, &request.source, files) {
+                    Ok(estimator) => estimator,
+                    Err(error) => return drop(sender.send(Err(error))),
+                };
                 while !stopped.load(Ordering::Relaxed) {
                     let lot = next.fetch_add(1, Ordering::Relaxed);
                     let Some(choices) = lots.get(lot) else { break };
-                    if sender.send((lot, answered(&mut estimator, choices))).is_err() {
+                    if sender.send(Ok((lot, answered(&mut estimator, choices)))).is_err() {
                         break;
                     }
                 }
             });
         }
         drop(sender);
-        let mut waiting = BTreeMap::new();
-        let mut due = 0;
-        for (lot, answers) in receiver {
+        let (mut waiting, mut due) = (BTreeMap::new(), 0);
+        for answer in receiver {
+            let (lot, answers) = answer?;
             waiting.insert(lot, answers);
             while let Some(answers) = waiting.remove(&due) {
                 due += 1;
                 if !told(&answers) {
                     stopped.store(true, Ordering::Relaxed);
-                    return;
+                    return Ok(());
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 fn answered(estimator: &mut Estimator, choices: &[Choice]) -> String {

@@ -157,6 +157,11 @@ impl Steps {
             _ => step,
         };
         let chunk = chunk.unwrap_or(natural).max(1);
+        let (slice, least) = match long {
+            _ if sums => (chunk, chunk),
+            true => (2 * step, step / 16),
+            false => (step, step),
+        };
         Some(Self {
             kind: spec.kind,
             bytes,
@@ -164,20 +169,8 @@ impl Steps {
             layout: communicator.layout,
             choice,
             chunk,
-            slice: if sums {
-                chunk
-            } else if long {
-                2 * step
-            } else {
-                step
-            },
-            least: if sums {
-                chunk
-            } else if long {
-                step / 16
-            } else {
-                step
-            },
+            slice,
+            least,
             slots: if long { BUFFERED / 2 } else { BUFFERED },
         })
     }

@@ -1,7 +1,7 @@
-"""Plans for a job over two buildings: as written, as Sailor's planner chooses, and as the explorer does.
+"""Jobs over two buildings: what is outermost, and plans as written, as Sailor chooses, and the explorer.
 
-Each is run as flows; the explorer's is the fastest of the few that its cost model puts first. The plan as written is
-the production layout that the explorer's paper starts from.
+Each plan is run as flows; the explorer's is the fastest of the few that its cost model puts first. The plan as written
+is the production layout that the explorer's paper starts from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windtunnel.layout.job import read_job
 from windtunnel.source import override_text, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -92,7 +92,26 @@ def _said(candidate: Candidate) -> str:
     return f"{sizes} zero {candidate.zero} {candidate.order} {candidate.schedule}{chunks}"
 
 
-def draw(by_ratio: pl.DataFrame, axes: Axes) -> None:
+def compared(scenario: Path, case: Mapping[str, Any], nics: int, cables: Sequence[int]) -> dict[str, Any]:
+    """The three plans by the number of cables between the buildings, each of which has `nics`.
+
+    Figures at the last number of cables, the least over all of them, and Sailor's over the plan as written at 1:4.
+    """
+    found = {nics / count: plans(scenario, {**case, "topology.cross[0].count": count}) for count in cables}
+    last = found[nics / cables[-1]]
+    return {
+        "plans": table(found),
+        "over_production": last.over_written,
+        "sailor_over_production": last.sailor_over_written,
+        "over_sailor": last.over_sailor,
+        "pp_out": last.explorer.pp > 1 and last.explorer.order == "pp-out",
+        "least_over_production": min(one.over_written for one in found.values()),
+        "least_over_sailor": min(one.over_sailor for one in found.values()),
+        "sailor_at_4": found[4].sailor_over_written,
+    }
+
+
+def draw_plans(by_ratio: pl.DataFrame, axes: Axes) -> None:
     """Speed over that of the plan as written, by the ratio."""
     for name, label in (("sailor_s", "Sailor"), ("explorer_s", "explorer")):
         axes.plot(by_ratio["ratio"], by_ratio["written_s"] / by_ratio[name], marker="o", label=label)
@@ -101,4 +120,12 @@ def draw(by_ratio: pl.DataFrame, axes: Axes) -> None:
         xlabel="oversubscription between the buildings, 1 to", ylabel="speed over the plan as written", ylim=(0, None)
     )
     axes.set_xscale("log", base=2)
+    axes.legend(frameon=False)
+
+
+def draw_orders(times: pl.DataFrame, x: str, y: str, axes: Axes) -> None:
+    """A line for pipelines outermost and one for replicas: column `y` over column `x`."""
+    for outermost, colour in (("PP-out", "#4c78a8"), ("DP-out", "#e45756")):
+        part = times.filter(pl.col("outermost") == outermost).sort(x)
+        axes.plot(part[x], part[y], color=colour, marker="o", label=outermost)
     axes.legend(frameon=False)
