@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
     from windtunnel.experiments.loads import Slowdowns
 
-SPANS_US = {"homa-w2": 100, "homa-w3": 400, "homa-w4": 10_000, "websearch": 30_000}
+SPANS_US = {"homa-w1": 50, "homa-w2": 100, "homa-w3": 400, "homa-w4": 10_000, "websearch": 30_000}
 """For how long flows of each workload begin: some thousands of each."""
-LEVELS = {"homa-w2": 7, "homa-w3": 4, "homa-w4": 1, "websearch": 1}
+LEVELS = {"homa-w1": 7, "homa-w2": 7, "homa-w3": 4, "homa-w4": 1, "websearch": 1}
 """Priorities of what is sent unasked, of eight, as the paper has them for each workload (section 5.2)."""
 LEARNED = "homa, levels learned"
 WHY = {

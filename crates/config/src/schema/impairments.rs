@@ -134,7 +134,7 @@ pub struct DriftRule {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundRule {
-    /// Flow sizes: `websearch`, `fb-hadoop`, `ali-storage`, `vl2`, `homa-w2`, `homa-w3`, `homa-w4`, or a file whose lines
+    /// Flow sizes: `websearch`, `fb-hadoop`, `ali-storage`, `vl2`, `homa-w1`, `homa-w2`, `homa-w3`, `homa-w4`, or a file whose lines
     /// have a size in bytes and the share of flows up to it (0 to 1, or in per cent).
     #[serde(default)]
     pub sizes: Option<String>,
