@@ -1,4 +1,4 @@
-"""Captured packets where cables fail: those that are lost on them, those that find another way, and pairs over several planes."""
+"""Captured packets where cables fail: lost on them, led around them, and of pairs over several planes."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_packets_lost_on_a_cable_are_captured_as_dropped(transport: str, tmp_pat
     lost = rows.filter(pl.col("fate") == "dropped")
     assert network["packets_dropped"] > 0
     assert lost.height == network["packets_dropped"]
-    # Nothing is handed on at the far end of the cable while it is down, in either direction, and other cables carry meanwhile.
+    # Nothing is handed on at the far end of the cable while it is down, either way; other cables carry meanwhile.
     meanwhile = rows.filter(pl.col("time_ps").is_between(DOWN_PS, 300_000_000) & (pl.col("fate") == "passed"))
     assert meanwhile.filter(pl.col("name").is_in([CABLE, "spine0 -> leaf0"])).is_empty()
     assert meanwhile.filter(pl.col("name") == "leaf0 -> spine1").height > 10
-    # Each byte arrives: every packet of a message passes its last link once, and once more where it was sent again in vain.
+    # Each byte arrives: every packet of a message passes its last link at least once.
     arrived = rows.filter(
         (pl.col("kind") == "data") & (pl.col("fate") == "passed") & pl.col("name").str.ends_with(pl.col("destination"))
     )
