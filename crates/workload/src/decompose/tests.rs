@@ -5,7 +5,8 @@ use std::sync::Arc;
 use windtunnel_kernel::{BitRate, Bytes, RankId, Span, StreamId};
 
 use super::{Decomposition, Rules};
-use crate::collectives::nccl::{Architecture, Constants, Hardware, Library, Machine, Settings};
+use crate::collectives::nccl::hosts::dgx_h100;
+use crate::collectives::nccl::{Constants, Hardware, Library, Machine, Settings};
 use crate::collectives::{CollectiveKind, CollectiveSpec};
 use crate::goal::{self, ByRank, ReadOptions};
 use crate::program::{Binding, Communicator};
@@ -16,25 +17,7 @@ fn library(sums: bool, environment: &[(&str, &str)]) -> Library {
     for (name, value) in environment {
         settings.set(name, value).unwrap();
     }
-    let hardware = Hardware {
-        architecture: Architecture::Hopper,
-        scale_up: 360e9,
-        scale_up_sums: sums,
-        scale_up_ranks: None,
-        host_link: 0.0,
-        memory: 3e12,
-        nics: 8,
-        nic: 50e9,
-        uplink: 0.0,
-        slow_leaf: false,
-        channel_speed: 0.0,
-        simple_trees: false,
-        amd: false,
-        gpus: 8,
-        wire: 1e-6,
-        ll128_between: true,
-        network_sums: false,
-    };
+    let hardware = Hardware { scale_up_sums: sums, ..dgx_h100() };
     Library(Arc::new(Machine {
         hardware,
         settings,

@@ -16,6 +16,8 @@
 //! github.com/NVIDIA/nccl@5067397c2676; facts only. Hu et al. 2025, arXiv:2507.04786, sections 3 to 5 (protocols,
 //! channels, pipelining).
 
+#[cfg(test)]
+pub(crate) mod hosts;
 mod library;
 mod prior;
 mod settings;

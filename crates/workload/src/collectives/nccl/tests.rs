@@ -6,31 +6,10 @@ use std::sync::Arc;
 
 use windtunnel_kernel::{Bytes, Span};
 
+use super::hosts::dgx_h100;
 use super::prior::Hop;
 use super::*;
 use crate::collectives::{CollectiveKind, CollectiveSpec, Plan, Tuner};
-
-fn dgx_h100() -> Hardware {
-    Hardware {
-        architecture: Architecture::Hopper,
-        scale_up: 370.8e9,
-        scale_up_sums: true,
-        scale_up_ranks: None,
-        host_link: 0.0,
-        memory: 2.8e12,
-        nics: 8,
-        nic: 50e9,
-        uplink: 0.0,
-        slow_leaf: false,
-        channel_speed: 0.0,
-        simple_trees: false,
-        amd: false,
-        gpus: 8,
-        wire: 1e-6,
-        ll128_between: true,
-        network_sums: false,
-    }
-}
 
 fn dgx_a100() -> Hardware {
     Hardware {

@@ -6,29 +6,12 @@ use std::sync::Arc;
 use windtunnel_kernel::Bytes;
 
 use super::*;
-use crate::collectives::nccl::{Architecture, Hardware, Settings};
+use crate::collectives::nccl::hosts::dgx_h100;
+use crate::collectives::nccl::{Hardware, Settings};
 
 /// Any machine: what is tested does not depend on it.
 fn hardware() -> Hardware {
-    Hardware {
-        architecture: Architecture::Hopper,
-        scale_up: 360e9,
-        scale_up_sums: false,
-        scale_up_ranks: None,
-        host_link: 0.0,
-        memory: 3e12,
-        nics: 8,
-        nic: 50e9,
-        uplink: 0.0,
-        slow_leaf: false,
-        channel_speed: 0.0,
-        simple_trees: false,
-        amd: false,
-        gpus: 8,
-        wire: 1e-6,
-        ll128_between: true,
-        network_sums: false,
-    }
+    Hardware { scale_up_sums: false, ..dgx_h100() }
 }
 
 struct Case {
