@@ -12,7 +12,7 @@ from scipy.optimize import differential_evolution
 from test_explore import job
 from windtunnel.explore.search import Settings, search
 from windtunnel.explore.space import Candidate, Space
-from windtunnel.layout.priced import answers
+from windtunnel.layout.priced import Estimates, answers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,11 +78,14 @@ def test_answers_are_the_same_for_any_number_of_threads() -> None:
     choices = [candidate.choice(own, training) for candidate in every]
     heard: list[int] = []
     one = answers(asked.job.source, asked.job.overrides, choices, apart=True, threads=1)
-    several = answers(
-        asked.job.source, asked.job.overrides, choices, apart=True, threads=7, told=lambda lot: heard.append(len(lot))
-    )
+    estimates = Estimates(asked.job.source, asked.job.overrides, threads=7)
+    several = estimates.answers(choices, apart=True, told=lambda lot: heard.append(len(lot)))
     assert several == one
     assert heard == [10] * 7
+    # Nor on what was asked before: closely, then apart again.
+    close = answers(asked.job.source, asked.job.overrides, choices, threads=1)
+    assert estimates.answers(choices) == close
+    assert estimates.answers(choices[::-1], apart=True) == one[::-1]
 
 
 def test_what_hears_the_answers_ends_the_search_of_all_threads() -> None:
@@ -94,7 +97,7 @@ def test_what_hears_the_answers_ends_the_search_of_all_threads() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        answers(asked.job.source, asked.job.overrides, choices * 40, threads=4, told=stop)
+        Estimates(asked.job.source, asked.job.overrides, threads=4).answers(choices * 40, told=stop)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

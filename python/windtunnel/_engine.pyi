@@ -50,6 +50,21 @@ Progress: TypeAlias = Callable[
     [float | None, float, int, str], None
 ]  # part of the phase that is done, simulated seconds, events, phase
 
+class Estimates:
+    def __init__(
+        self,
+        text: str,
+        source: str,
+        base: str,
+        overrides: Sequence[tuple[str, str]],
+        options: Mapping[str, object],
+        *,
+        job: int,
+        ideal: bool,
+        threads: int | None,
+    ) -> None: ...
+    def answers(self, choices: str, told: Callable[[str], object]) -> None: ...
+
 class Gate:
     def __init__(self) -> None: ...
     def advance(self, until: int) -> None: ...  # nanoseconds
@@ -86,15 +101,6 @@ def run(
 def explain(
     text: str, source: str, base: str, overrides: Sequence[tuple[str, str]], options: Mapping[str, object]
 ) -> str: ...
-def estimate(
-    text: str,
-    source: str,
-    base: str,
-    overrides: Sequence[tuple[str, str]],
-    options: Mapping[str, object],
-    choices: str,
-    told: Callable[[str], object],
-) -> None: ...
 def estimate_each(scenarios: str) -> str: ...
 def estimate_line(ranks: int, chunks: int, rounds: int) -> tuple[int, int, float]: ...
 def build() -> str: ...

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from windtunnel._engine import (
+        Estimates,
         Gate,
         InputError,
         Plan,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         compare_events,
         detect_recordings,
         edit_workload,
-        estimate,
         estimate_each,
         estimate_line,
         explain,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
 else:
     _engine = import_module(os.environ.get("WINDTUNNEL_ENGINE") or "windtunnel._engine")
+    Estimates = _engine.Estimates
     Gate = _engine.Gate
     InputError = _engine.InputError
     Plan = _engine.Plan
@@ -60,7 +61,6 @@ else:
     compare_events = _engine.compare_events
     detect_recordings = _engine.detect_recordings
     edit_workload = _engine.edit_workload
-    estimate = _engine.estimate
     estimate_each = _engine.estimate_each
     estimate_line = _engine.estimate_line
     explain = _engine.explain
@@ -86,6 +86,7 @@ else:
     units = _engine.units
 
 __all__ = [
+    "Estimates",
     "Gate",
     "InputError",
     "Plan",
@@ -96,7 +97,6 @@ __all__ = [
     "compare_events",
     "detect_recordings",
     "edit_workload",
-    "estimate",
     "estimate_each",
     "estimate_line",
     "explain",

@@ -9,6 +9,7 @@
 
 #![warn(unreachable_pub)]
 
+mod estimates;
 mod gate;
 mod plan;
 mod policies;
@@ -261,31 +262,6 @@ of_scenario! {
     fn explain() -> String;
 }
 
-/// What layouts of a scenario's job take by the cost model: `told` is called with JSON texts, some choices at a time.
-#[pyfunction]
-fn estimate(
-    py: Python<'_>,
-    text: String,
-    source: String,
-    base: String,
-    overrides: Vec<(String, String)>,
-    options: &Bound<'_, PyDict>,
-    choices: &str,
-    told: Py<PyAny>,
-) -> PyResult<()> {
-    let request = request(text, source, base, overrides, options)?;
-    let mut stopped = None;
-    // An exception, KeyboardInterrupt above all, ends it; what was told stays told.
-    let mut tell = |answers: &str| {
-        Python::attach(|py| {
-            let done = py.check_signals().and_then(|()| told.call1(py, (answers,)));
-            done.map_err(|error| stopped = Some(error)).is_ok()
-        })
-    };
-    outside(py, || api::estimate(&request, choices, &mut tell))?;
-    stopped.map_or(Ok(()), Err)
-}
-
 of_scenario! {
     /// When the first events differ between runs with these numbers of threads, in words; None if none do.
     fn compare_events(threads: [usize; 2]) -> Option<String>;
@@ -453,6 +429,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// # Errors
 /// What Python raises.
 pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
+    module.add_class::<estimates::Estimates>()?;
     module.add_class::<Gate>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<tables::TableWriter>()?;
@@ -470,7 +447,6 @@ pub fn install(module: &Bound<'_, PyModule>, own: Modules) -> PyResult<()> {
         wrap_pyfunction!(kernel_times, module)?,
         wrap_pyfunction!(mpi_times, module)?,
         wrap_pyfunction!(explain, module)?,
-        wrap_pyfunction!(estimate, module)?,
         wrap_pyfunction!(estimate_each, module)?,
         wrap_pyfunction!(estimate_line, module)?,
         wrap_pyfunction!(compare_events, module)?,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.space import Accounts, Candidate
 from windtunnel.layout.job import explain
-from windtunnel.layout.priced import Answer, answers
+from windtunnel.layout.priced import Answer, Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,6 +121,7 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
+        self._estimates = Estimates(job.source, job.overrides, job=job.index, ideal=settings.ideal)
         self.seen: set[Candidate] = set()
 
     def answer(self, what: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Answer | None]]:
@@ -138,10 +139,7 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
 
-        answers(
-            job.source, job.overrides, choices, job=job.index, ideal=settings.ideal, apart=True, fitting=True,
-            budget_bytes=settings.budget_bytes, told=told,
-        )  # fmt: skip
+        self._estimates.answers(choices, apart=True, fitting=True, budget_bytes=settings.budget_bytes, told=told)
         return given
 
     def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
@@ -175,7 +173,7 @@ class _Asked:
             fresh = list(dict.fromkeys(fresh))
             settled.update(fresh)
             choices = [candidate.choice(own, training) for candidate in fresh]
-            again = answers(job.source, job.overrides, choices, job=job.index, ideal=self._settings.ideal)
+            again = self._estimates.answers(choices)
             told = dict(zip(fresh, again, strict=True))
             found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in found.rows]
             if self._progress is not None:

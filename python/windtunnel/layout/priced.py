@@ -49,6 +49,61 @@ class Answer:
         return "compute" if seconds < 0.02 * whole else f"{name} {seconds / whole:.0%}"
 
 
+class Estimates:
+    """The cost model of one job of a scenario, for one list of choices after another: what lists share is kept.
+
+    As many `threads` as there are cores work answers out unless told otherwise; answers are the same for any number.
+    With `ideal` NICs alone are shared.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        overrides: Sequence[tuple[str, str]],
+        *,
+        job: int = 0,
+        ideal: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        self._estimates = engine.Estimates(
+            source.text, source.name, str(source.base), list(overrides), {"fidelity": "flow"},
+            job=job, ideal=ideal, threads=threads,
+        )  # fmt: skip
+
+    def answers(
+        self,
+        choices: Sequence[Mapping[str, Any]],
+        *,
+        apart: bool = False,
+        fitting: bool = False,
+        budget_bytes: int | None = None,
+        told: Callable[[list[Answer]], None] | None = None,
+    ) -> list[Answer]:
+        """Answers to `choices`, in their order.
+
+        `told` hears them `AT_ONCE` at a time at most, and what it raises ends the search.
+
+        A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what
+        it leaves out stays as the scenario has it. With `apart` exchanges inside passes meet nothing on their links,
+        which is sooner, and off by up to 20% where tensor parallelism spans hosts. With `fitting` what needs more than
+        a GPU (or `budget_bytes` of it) has its memory told and no time, which is sooner too.
+        Raises `InputError` for what is wrong with the scenario whatever the layout.
+        """
+        found: list[Answer] = []
+
+        def tell(text: str) -> None:
+            batch = [Answer(**answer) for answer in json.loads(text)["answers"]]
+            found.extend(batch)
+            if told is not None:
+                told(batch)
+
+        asked = {
+            "apart": apart, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE, "choices": list(choices),
+        }  # fmt: skip
+        self._estimates.answers(json.dumps(asked), tell)
+        return found
+
+
 def answers(
     source: Source,
     overrides: Sequence[tuple[str, str]],
@@ -57,35 +112,7 @@ def answers(
     job: int = 0,
     ideal: bool = False,
     apart: bool = False,
-    fitting: bool = False,
-    budget_bytes: int | None = None,
     threads: int | None = None,
-    told: Callable[[list[Answer]], None] | None = None,
 ) -> list[Answer]:
-    """Answers to `choices`, in their order.
-
-    `told` hears them `AT_ONCE` at a time at most, and what it raises ends the search. As many `threads` as there are
-    cores work them out unless told otherwise; answers are the same for any number.
-
-    A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what it
-    leaves out stays as the scenario has it. With `apart` exchanges inside passes meet nothing on their links, which is
-    sooner, and off by up to 20% where tensor parallelism spans hosts. With `fitting` what needs more than a GPU (or
-    `budget_bytes` of it) has its memory told and no time, which is sooner too.
-    Raises `InputError` for what is wrong with the scenario whatever the layout.
-    """
-    found: list[Answer] = []
-
-    def tell(text: str) -> None:
-        batch = [Answer(**answer) for answer in json.loads(text)["answers"]]
-        found.extend(batch)
-        if told is not None:
-            told(batch)
-
-    asked = {
-        "job": job, "ideal": ideal, "apart": apart, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE,
-        "threads": threads, "choices": list(choices),
-    }  # fmt: skip
-    engine.estimate(
-        source.text, source.name, str(source.base), list(overrides), {"fidelity": "flow"}, json.dumps(asked), tell
-    )
-    return found
+    """Answers to one list of choices, as `Estimates.answers` gives them."""
+    return Estimates(source, overrides, job=job, ideal=ideal, threads=threads).answers(choices, apart=apart)

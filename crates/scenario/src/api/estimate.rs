@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use serde::Deserialize;
 use serde_json::json;
 use windtunnel_config::resolve::estimate::{Choice, Estimator};
-use windtunnel_config::schema::Scenario;
 use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
@@ -22,11 +22,6 @@ use super::{Failure, RunRequest};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    #[serde(default)]
-    job: usize,
-    /// Whether NICs alone are shared.
-    #[serde(default)]
-    ideal: bool,
     /// Whether exchanges inside passes meet nothing on their links.
     #[serde(default)]
     apart: bool,
@@ -39,79 +34,127 @@ struct Asked {
     /// Choices that are answered at a time.
     #[serde(default = "at_once")]
     at_once: usize,
-    /// Threads that answer at most; null: as many as there are cores.
-    #[serde(default)]
-    threads: Option<NonZeroUsize>,
     choices: Vec<Choice>,
-}
-
-impl Asked {
-    fn estimator(&self, scenario: Scenario, source: &str, files: &Inputs) -> Result<Estimator, InputError> {
-        let mut estimator = Estimator::new(scenario, source, files, self.job, self.ideal)?;
-        if self.apart {
-            estimator.apart();
-        }
-        if self.fitting {
-            estimator.only_fitting(self.budget.map(Bytes::new));
-        }
-        Ok(estimator)
-    }
 }
 
 const fn at_once() -> usize {
     2048
 }
 
-/// Tells `told` what the choices in `text` take, some at a time and in their order, until it says no; JSON texts in and out.
-///
-/// # Errors
-/// [`Failure::Input`] for what is wrong with the scenario whatever the layout; a choice that does not fit is told in its answer.
-pub fn estimate(request: &RunRequest, text: &str, told: &mut dyn FnMut(&str) -> bool) -> Result<(), Failure> {
-    let asked: Asked =
-        serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
-    let files = Inputs::of(&request.base);
-    let scenario = request.scenario()?;
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let threads = asked.threads.unwrap_or_else(cores).get();
-    let size = asked.at_once.min(asked.choices.len().div_ceil(threads)).max(1);
-    let lots: Vec<&[Choice]> = asked.choices.chunks(size).collect();
-    // Each thread has an estimator of its own and takes the next lot; lots are told in their order. What an answer says does not
-    // depend on what was asked before it.
-    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        for _ in 0..threads.min(lots.len()).max(1) {
-            let (sender, scenario) = (sender.clone(), scenario.clone());
-            let (asked, files, lots, next, stopped) = (&asked, &files, &lots, &next, &stopped);
-            scope.spawn(move || {
-                let mut estimator = match asked.estimator(scenario, &request.source, files) {
-                    Ok(estimator) => estimator,
-                    Err(error) => return drop(sender.send(Err(error))),
-                };
-                while !stopped.load(Ordering::Relaxed) {
-                    let lot = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(choices) = lots.get(lot) else { break };
-                    if sender.send(Ok((lot, answered(&mut estimator, choices)))).is_err() {
-                        break;
-                    }
+/// A list of choices that desks take lots of.
+struct Order {
+    asked: Asked,
+    size: usize,
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// A lot's number and its answers, as JSON text.
+type Told = Result<(usize, String), InputError>;
+
+/// An order, and who is told.
+type Sent = (Arc<Order>, mpsc::Sender<Told>);
+
+/// Threads that answer what layouts of one job take. Each has an estimator of its own, which keeps what choices share from one list to the
+/// next; what an answer says does not depend on what was asked before it. They end with the value.
+pub struct Estimates {
+    desks: Vec<mpsc::Sender<Sent>>,
+}
+
+impl Estimates {
+    /// Of job number `job` of a scenario, on as many `threads` as there are cores unless told; with `ideal` NICs alone are shared.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] for a text that is no scenario.
+    pub fn new(
+        request: &RunRequest,
+        job: usize,
+        ideal: bool,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, Failure> {
+        let scenario = request.scenario()?;
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let desks = (0..threads.unwrap_or_else(cores).get()).map(|_| {
+            let (sender, orders) = mpsc::channel::<Sent>();
+            let (scenario, source, files) =
+                (scenario.clone(), request.source.clone(), Inputs::of(&request.base));
+            std::thread::spawn(move || {
+                let mut estimator = None;
+                let make = || Estimator::new(scenario.clone(), &source, &files, job, ideal);
+                for (order, told) in orders {
+                    desk(&order, &told, &mut estimator, &make);
                 }
             });
-        }
-        drop(sender);
+            sender
+        });
+        Ok(Self { desks: desks.collect() })
+    }
+
+    /// Tells `told` what the choices in `text` take, some at a time and in their order, until it says no; JSON texts in and out.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] for what is wrong with the scenario whatever the layout; a choice that does not fit is told in its answer.
+    ///
+    /// # Panics
+    /// If a thread has.
+    pub fn answers(&self, text: &str, told: &mut dyn FnMut(&str) -> bool) -> Result<(), Failure> {
+        let asked: Asked =
+            serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
+        let number = asked.choices.len();
+        // What is followed closely takes long: smaller lots keep all threads busy to the end.
+        let parts = if asked.apart { self.desks.len() } else { 8 * self.desks.len() };
+        let size = asked.at_once.min(number.div_ceil(parts)).max(1);
+        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let order = Arc::new(Order { asked, size, next, stopped });
+        let receiver = {
+            let (sender, receiver) = mpsc::channel();
+            for desk in &self.desks {
+                // One that has ended will be missed below.
+                drop(desk.send((Arc::clone(&order), sender.clone())));
+            }
+            receiver
+        };
         let (mut waiting, mut due) = (BTreeMap::new(), 0);
         for answer in receiver {
-            let (lot, answers) = answer?;
+            let (lot, answers) = answer.inspect_err(|_| order.stopped.store(true, Ordering::Relaxed))?;
             waiting.insert(lot, answers);
             while let Some(answers) = waiting.remove(&due) {
                 due += 1;
                 if !told(&answers) {
-                    stopped.store(true, Ordering::Relaxed);
+                    order.stopped.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
             }
         }
+        assert!(due == number.div_ceil(size), "a thread of the cost model ended in the midst of its work");
         Ok(())
-    })
+    }
+}
+
+/// Takes lots of an order until none is left. An estimator is made when the first is taken.
+fn desk(
+    order: &Order,
+    told: &mpsc::Sender<Told>,
+    estimator: &mut Option<Estimator>,
+    make: &dyn Fn() -> Result<Estimator, InputError>,
+) {
+    let asked = &order.asked;
+    while !order.stopped.load(Ordering::Relaxed) {
+        let lot = order.next.fetch_add(1, Ordering::Relaxed);
+        let Some(choices) = asked.choices.chunks(order.size).nth(lot) else { break };
+        let estimator = match estimator {
+            Some(estimator) => estimator,
+            None => match make() {
+                Ok(made) => estimator.insert(made),
+                Err(error) => return drop(told.send(Err(error))),
+            },
+        };
+        estimator.set_close(!asked.apart);
+        estimator.set_fitting(asked.fitting, asked.budget.map(Bytes::new));
+        if told.send(Ok((lot, answered(estimator, choices)))).is_err() {
+            break;
+        }
+    }
 }
 
 fn answered(estimator: &mut Estimator, choices: &[Choice]) -> String {

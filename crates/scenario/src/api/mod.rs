@@ -34,7 +34,7 @@ use windtunnel_run::{Pace, RunOptions, execute};
 use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::collectives::{collective_times, mpi_times};
-pub use self::estimate::{estimate, estimate_each, estimate_line};
+pub use self::estimate::{Estimates, estimate_each, estimate_line};
 pub use self::guard::guarded;
 pub use self::kernels::kernel_times;
 pub use self::names::{name_kinds, names};

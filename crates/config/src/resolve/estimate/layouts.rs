@@ -56,6 +56,12 @@ type GridKey = ([u32; 6], String, bool);
 /// Passes of the courses that are kept from one list of choices to the next, at most (32 bytes each with their schedule).
 const KEPT: usize = 1 << 23;
 
+/// Works and prices of chunks that are kept likewise, at most.
+const KEPT_PRICES: usize = 1 << 16;
+
+/// Tariffs of sizes that are kept likewise, at most.
+const KEPT_TARIFFS: usize = 1 << 10;
+
 /// Prices of a job's layouts.
 pub struct Estimator {
     scenario: Scenario,
@@ -159,22 +165,25 @@ impl Estimator {
         })
     }
 
-    /// Exchanges inside passes meet nothing on their links: sooner, and near enough to say which layouts are worth more.
-    pub fn apart(&mut self) {
-        self.close = false;
+    /// Whether exchanges inside passes meet others on their links; otherwise answers come sooner, and near enough to say which layouts are
+    /// worth more.
+    pub const fn set_close(&mut self, close: bool) {
+        self.close = close;
     }
 
-    /// Layouts that need more than `room` of a GPU (all that it has, if none is said) are told their memory and no time.
-    pub fn only_fitting(&mut self, room: Option<Bytes>) {
+    /// If `fitting`, layouts that need more than `room` of a GPU (all that it has, if none is said) are told their memory and no time.
+    pub fn set_fitting(&mut self, fitting: bool, room: Option<Bytes>) {
         let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
-        self.room = Some(room.unwrap_or(capacity));
+        self.room = fitting.then(|| room.unwrap_or(capacity));
     }
 
-    /// Lets go of what only neighbours among choices share, and of courses if they have become many.
+    /// Lets go of what choices of one list share once it is much.
     fn forget(&mut self) {
-        self.works.clear();
-        self.prices.clear();
-        self.tariffs.clear();
+        if self.works.len() + self.prices.len() > KEPT_PRICES || self.tariffs.len() > KEPT_TARIFFS {
+            self.works.clear();
+            self.prices.clear();
+            self.tariffs.clear();
+        }
         if self.courses.values().map(|course| course.passes()).sum::<usize>() > KEPT {
             self.courses.clear();
             self.schedules.clear();
