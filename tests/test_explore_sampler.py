@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from scipy.optimize import differential_evolution
 
@@ -15,7 +16,6 @@ from windtunnel.explore.space import Candidate, Space
 from windtunnel.layout.priced import Estimates, answers
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 GPUS = 8
@@ -114,3 +114,52 @@ def test_differential_evolution_finds_the_same_best(seed: int) -> None:
     # It has not looked at everything.
     assert len(asked.known) < 0.8 * math.prod(map(len, KNOBS))
     assert found.fun == whole.rows[0][1].iteration_s
+
+
+def _own_best(asked: _Asked) -> float:
+    space = Space(cp=(1,), zero=ZERO, run_lengths=(0,), chunks=(1, 2), micro_batches=MICRO, recompute=RECOMPUTE)
+    whole = search(asked.job, space, Settings())
+    assert whole.whole
+    best = whole.rows[0][1].iteration_s
+    assert best is not None
+    return best
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cma_es_finds_the_same_best(seed: int) -> None:
+    cma: Any = pytest.importorskip("cma", reason="cma is not installed: `pip install 'windtunnel[fit]'`")
+    asked = _Asked()
+    # Knobs are places in lists; CMA-ES draws in [0, 1] and each place has an equal part of it.
+    size = np.array([len(knob) for knob in KNOBS], dtype=np.float64)
+    found = math.inf
+    for restart in range(4):
+        options = {
+            "bounds": [0, 1], "popsize": 24, "maxiter": 12, "seed": 100 * seed + restart, "verbose": -9,
+            "CMA_stds": [1.0] * len(KNOBS),
+        }  # fmt: skip
+        strategy = cma.CMAEvolutionStrategy([0.5] * len(KNOBS), 0.35, options)
+        while not strategy.stop():
+            samples = strategy.ask()
+            places = np.minimum(np.floor(np.array(samples) * size), size - 1).T
+            times = asked.times(places)
+            strategy.tell(samples, times)
+            found = min(found, *times)
+    # It has not looked at everything.
+    assert len(asked.known) < 0.8 * math.prod(map(len, KNOBS))
+    assert found == _own_best(asked)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_tree_of_parzen_estimators_finds_the_same_best(seed: int) -> None:
+    optuna: Any = pytest.importorskip("optuna", reason="optuna is not installed")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    asked = _Asked()
+
+    def seconds(trial: Any) -> float:  # noqa: ANN401
+        places = [trial.suggest_categorical(f"knob{i}", list(range(len(knob)))) for i, knob in enumerate(KNOBS)]
+        return asked.times(np.array([places], dtype=np.float64).T)[0]
+
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=60))
+    study.optimize(seconds, n_trials=250)
+    assert len(asked.known) < 0.4 * math.prod(map(len, KNOBS))
+    assert study.best_value == _own_best(asked)

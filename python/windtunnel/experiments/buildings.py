@@ -56,11 +56,15 @@ class Plans:
         return self.written_s / self.sailor_s
 
 
-def plans(scenario: Path, case: Mapping[str, Any]) -> Plans:
+SPACE = Space(recompute=("none",))
+"""What the explorer and Sailor choose from, where nothing else is said."""
+
+
+def plans(scenario: Path, case: Mapping[str, Any], space: Space = SPACE) -> Plans:
     """The three plans of the scenario's first job, with the overrides of `case`, run as flows."""
     source = read_source(scenario)
     job = read_job(source, [(key, override_text(value)) for key, value in case.items()])
-    found = search(job, Space(recompute=("none",)), Settings())
+    found = search(job, space, Settings())
     baseline = sailor(found)
     if baseline is None:
         raise ValueError(f"{scenario}: Sailor has no layout that fits")
