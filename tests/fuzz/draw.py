@@ -16,7 +16,7 @@ Mapping = dict[str, Any]
 
 RATES = ("25 Gbps", "100 Gbps", "200 Gbps", "400 Gbps")
 LENGTHS = ("2 m", "5 m", "30 m", "100 m", "2 km")
-SENDERS = ("dcqcn", "dctcp", "swift", "newreno", "cubic", "mprdma", "uec", "rccc", "eqds")
+SENDERS = ("dcqcn", "dctcp", "swift", "newreno", "cubic", "mprdma", "uec", "rccc", "eqds", "bbr")
 """Transports that need no other key."""
 
 

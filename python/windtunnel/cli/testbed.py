@@ -137,15 +137,67 @@ def train(
 
 
 @app.command()
+def mpi(
+    leaves: Annotated[int, Option(min=2, max=8, help="Leaves.")] = 4,
+    hosts: Annotated[int, Option(min=1, max=8, help="Hosts of a leaf, each with a rank.")] = 2,
+    spines: Annotated[int, Option(min=1, max=8, help="Spines.")] = 2,
+    rate: Annotated[str, Option(metavar="RATE", help="Rate of every link.")] = "20 Mbps",
+    queue: Annotated[str, Option(metavar="SIZE", help="What a port's queue holds.")] = "150 KB",
+    algorithms: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="`ring`, `recursive`, `doubling`: algorithms of a launch. Repeatable."),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        Option("--size", metavar="SIZE", help="Of collectives. Repeatable.  [default: 1 KiB to 1 MiB]"),
+    ] = None,
+    congestion: Annotated[str, Option(metavar="NAME", help="`reno`, `cubic`, `bbr`: the kernel's TCP.")] = "cubic",
+    runs: Annotated[int, Option(min=1, max=50, help="Launches of each set of algorithms, on drawn hosts.")] = 2,
+    file: Annotated[Path, Option("--out", metavar="FILE", help="What was measured, a launch a line.")] = Path(
+        "mpi.jsonl"
+    ),
+    saved: Annotated[
+        Path | None, Option("--from", metavar="FILE", help="Compare what FILE has, and run nothing; needs no root.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run Open MPI's collectives over a testbed, and predict their times at packet and flow fidelity."""
+    from windtunnel.results.folder import write_beside
+    from windtunnel.testbed import mpi as program
+    from windtunnel.testbed.compare import TRANSPORTS
+    from windtunnel.testbed.schedules import SETS
+    from windtunnel.validate.quantities import quantity
+
+    if saved is not None:
+        return _collectives(saved, json=json)
+    names = algorithms or list(SETS)
+    for name, known, option in [*((n, SETS, "--algorithms") for n in names), (congestion, TRANSPORTS, "--congestion")]:
+        if name not in known:
+            raise InputError(f"{option}: no such: `{name}`\n\nhint: there are {', '.join(known)}")
+    shape = _shape((leaves, hosts, spines), rate, queue, "short")
+    amounts = [round(quantity(size, "size", "--size")) for size in sizes or []] or list(program.SIZES)
+    done: list[program.Launched] = []
+    for run in program.launches(shape, names, amounts, runs, congestion):
+        done.append(run)
+        bound = sum(run.host_bound(one) for one in run.measured)
+        said = f"{run.name}: {len(run.measured)} programs" + (f", {bound} host-bound" if bound else "")
+        talk().print(said, style="dim")
+        write_beside(file, program.written(shape, done).encode())
+    return _collectives(file, json=json)
+
+
+@app.command()
 def clean(
     living: Annotated[bool, Option("--all", help="Also those whose process still runs.")] = False,
 ) -> int:
     """Take away what testbeds have left that were killed."""
     from windtunnel.testbed.fabric import remove
+    from windtunnel.testbed.mpi import swept
     from windtunnel.testbed.shell import demand
 
     demand()
     gone = remove(living=living)
+    swept()
     out().print(f"{len(gone)} namespaces taken away")
     return DONE
 
@@ -204,6 +256,36 @@ def _predicted(file: Path, *, json: bool) -> int:
         ),
         soft_wrap=True,
     )
+    return DONE
+
+
+def _collectives(file: Path, *, json: bool) -> int:
+    from windtunnel.testbed import mpi as program
+    from windtunnel.testbed.mpi_predict import record
+
+    found = record(*program.read(file))
+    if json:
+        print_json(json_module.dumps(found))
+        return DONE
+    if not found["fidelities"]:
+        out().print("too few collectives: constants are fitted on half of their kinds, and the other half predicted")
+    for row in found["programs"]:
+        errors = ", ".join(f"{name} {error:+.1%}" for name, error in row["errors"].items() if error is not None)
+        out().print(
+            f"{row['launch']} {row['program']} ({row['algorithm']}): {row['measured'] * 1e3:.2f} ms measured, "
+            + ("host-bound, left out" if row["host_bound"] else errors or "not predicted"),
+            soft_wrap=True,
+        )
+    for name, one in found["fidelities"].items():
+        costs = " and ".join(f"{1e6 * seconds:.0f}" for seconds in one["overheads"])
+        kinds = ", ".join(f"{kind} {error:.1%}" for kind, error in one["by_kind"].items())
+        out().print(
+            Text(
+                f"{name}: median error of a collective {one['median_abs_error']:.1%}, 95th percentile "
+                f"{one['p95_abs_error']:.1%}, with {costs} µs a message fitted on other kinds; {kinds}"
+            ),
+            soft_wrap=True,
+        )
     return DONE
 
 

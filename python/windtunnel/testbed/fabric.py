@@ -26,6 +26,10 @@ OWNER = re.compile(r"\d+")
 OURS = re.compile(r"^wtb\d+-(?:h\d+-\d+|l\d+|s\d+|probe)$")
 MTU = 1514
 """Bytes of a full packet as a token bucket counts it: 1,500 and an Ethernet header."""
+BURST = 2 * MTU
+"""Bytes that a token bucket holds at least."""
+ACKNOWLEDGEMENTS = (52, 64, 72, 80)
+"""Bytes of an IPv4 packet that only acknowledges: with time stamps, and with up to three blocks that arrived (SACK)."""
 SYSTEM = (
     "net.ipv4.ip_forward=1", "net.ipv4.fib_multipath_hash_policy=3", "net.ipv4.fib_multipath_hash_fields=55",
     "net.ipv4.conf.all.rp_filter=0",
@@ -44,7 +48,8 @@ class Shape:
     rate: int = 20_000_000
     queue: int = 150_000
     acknowledgements: str = "first"
-    """Whether they go `first` at every port, as in the packet model, or wait `among` data."""
+    """Whether they go `first` at every port, as in the packet model, by the type of service of sockets that send
+    nothing else; `short`: first by their length, where data goes both ways on one connection; or wait `among` data."""
 
     def check(self) -> None:
         """Raises `InputError` for what is no testbed."""
@@ -52,8 +57,10 @@ class Shape:
             raise InputError("expected 2 to 8 leaves, 1 to 8 hosts a leaf and 1 to 8 spines")
         if not 1_000_000 <= self.rate <= 1_000_000_000:
             raise InputError(f"expected a rate from 1 to 1000 Mbps, found {self.rate / 1e6:g} Mbps")
-        if self.acknowledgements not in {"first", "among"}:
-            raise InputError(f"expected acknowledgements `first` or `among` data, found `{self.acknowledgements}`")
+        if self.acknowledgements not in {"first", "short", "among"}:
+            raise InputError(
+                f"expected acknowledgements `first`, `short` or `among` data, found `{self.acknowledgements}`"
+            )
         if self.queue < 2 * MTU:
             raise InputError(f"expected a queue of at least two packets ({2 * MTU} B), found {self.queue} B")
 
@@ -103,19 +110,22 @@ def congestions(wanted: Sequence[str]) -> None:
 
 
 @contextmanager
-def built(shape: Shape) -> Iterator[Fabric]:
-    """A network that is taken away at the end, whatever happens in between."""
+def built(shape: Shape, congestion: str | None = None) -> Iterator[Fabric]:
+    """A network that is taken away at the end, whatever happens in between.
+
+    Programs that do not choose their TCP have `congestion`; else what this machine's are given, which may be any.
+    """
     shape.check()
     demand()
     fabric = Fabric(shape, f"wtb{os.getpid()}")
     try:
-        _build(fabric)
+        _build(fabric, congestion)
         yield fabric
     finally:
         remove(fabric.prefix)
 
 
-def _build(fabric: Fabric) -> None:
+def _build(fabric: Fabric, congestion: str | None) -> None:
     shape, p = fabric.shape, fabric.prefix
     packets = max(1, shape.queue // MTU)
     leaves = [f"{p}-l{leaf}" for leaf in range(shape.leaves)]
@@ -137,8 +147,14 @@ def _build(fabric: Fabric) -> None:
     batch("ip", links)
     for number, space in enumerate(hosts):
         gateway = f"10.77.{number // shape.hosts}.1"
-        up = ["link set lo up", f"link set e0 txqueuelen {packets} up", f"addr add {fabric.address(number)}/32 dev e0"]
-        batch("ip", [*up, f"route add {gateway}/32 dev e0", f"route add default via {gateway}"], space)
+        up = ["link set lo up", f"link set e0 txqueuelen {packets} up"]
+        if shape.acknowledgements == "short":
+            # Else `htb` gets several packets as one, which the bucket above it passes or drops together.
+            up.append("link set e0 gso_max_segs 1")
+        up += [f"addr add {fabric.address(number)}/32 dev e0"]
+        # By the route, since a namespace may not set the default to what is not everybody's.
+        chosen = "" if congestion is None else f" congctl {congestion}"
+        batch("ip", [*up, f"route add {gateway}/32 dev e0", f"route add default via {gateway}{chosen}"], space)
         batch("tc", _bucket("e0", shape), space)
     for at, space in enumerate(leaves):
         commands = ["link set lo up", f"addr add 10.77.{at}.1/32 dev lo"]
@@ -168,16 +184,29 @@ def _build(fabric: Fabric) -> None:
 def _bucket(port: str, shape: Shape) -> list[str]:
     """The commands of `tc` for a port: a token bucket with one queue, or two of which acknowledgements have the first.
 
-    `pfifo_fast` goes by the type of service that hosts give their sockets (`sender`), and counts packets.
+    `pfifo_fast` goes by the type of service that hosts give their sockets (`sender`), and counts packets. By length go
+    two classes that nothing but the bucket above them holds back.
     """
-    burst = max(2 * MTU, shape.rate // 8 // 4000)
+    burst = max(BURST, shape.rate // 8 // 4000)
     found = [f"qdisc add dev {port} root handle 1: tbf rate {shape.rate}bit burst {burst} limit {shape.queue}"]
     if shape.acknowledgements == "first":
         found.append(f"qdisc add dev {port} parent 1:1 handle 2: pfifo_fast")
+    if shape.acknowledgements == "short":
+        found.append(f"qdisc add dev {port} parent 1:1 handle 2: htb default 20")
+        for number, place in ((10, 0), (20, 1)):
+            found += [
+                f"class add dev {port} parent 2: classid 2:{number} htb rate 10gbit prio {place} quantum {MTU}",
+                f"qdisc add dev {port} parent 2:{number} handle {number}: pfifo limit {max(1, shape.queue // MTU)}",
+            ]
+        found += [
+            f"filter add dev {port} parent 2: protocol ip u32 match u16 {size} 0xffff at 2 flowid 2:10"
+            for size in ACKNOWLEDGEMENTS
+        ]
     return found
 
 
-def _lives(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process is there."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -201,7 +230,7 @@ def remove(prefix: str | None = None, *, living: bool = False) -> list[str]:
     found = [
         name
         for name in spaces()
-        if (name.startswith(f"{prefix}-") if prefix is not None else living or not _lives(int(OWNER.findall(name)[0])))
+        if (name.startswith(f"{prefix}-") if prefix is not None else living or not alive(int(OWNER.findall(name)[0])))
     ]
     for name in found:
         for pid in call("ip", "netns", "pids", name, check=False).split():

@@ -66,6 +66,26 @@ def inside(space: str, program: Sequence[str], python: str | None = None) -> sub
     )
 
 
+def launch(space: str, command: Sequence[str], scratch: str, seconds: float) -> str:
+    """What a program in a namespace prints; it has `scratch` for what it leaves. Raises `RunError` if it fails."""
+    try:
+        done = subprocess.run(
+            ["ip", "netns", "exec", space, *command],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "TMPDIR": scratch, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"{command[0]} did not end within {seconds:.0f} s") from error
+    if done.returncode != 0:
+        words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip(" -")]
+        raise RunError(f"{command[0]} ended with {done.returncode}: {' / '.join(words[:4])}")
+    return done.stdout
+
+
 def lacks(python: str, code: str) -> str | None:
     """The last line of what a Python says when it cannot do `code`; None where it can."""
     try:

@@ -107,7 +107,7 @@ def trained(shape: Shape, count: int, python: str) -> Iterator[Trained]:
     demand()
     congestions(["cubic"])
     demand_torch(python)
-    with built(shape) as fabric:
+    with built(shape, "cubic") as fabric:
         for seed, model in enumerate(models(count)):
             order = placed(shape.leaves * shape.hosts, seed)
             yield train(fabric, model, order, f"{model.width}x{model.layers}-{seed}", python)
