@@ -8,6 +8,8 @@ import pytest
 
 from conftest import ROOT
 from windtunnel.experiments.cuts import buildings, cut
+from windtunnel.experiments.runner import module_of
+from windtunnel.experiments.spec import read_experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +34,18 @@ def test_a_far_building_has_all_its_cables_longer() -> None:
     lengths = {pair: values[f"topology.cross[{i}].length"] for i, pair in enumerate(buildings(SCENARIO).pairs)}
     assert {pair for pair, length in lengths.items() if length == "400 km"} == {("a", "d"), ("b", "d"), ("c", "d")}
     assert {length for pair, length in lengths.items() if "d" not in pair} == {"10 km"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("scaleacross-fig*")), ids=lambda path: path.name)
+def test_every_figure_is_on_the_page(path: Path) -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert f"\n| `{path.name}` |" in page
+
+
+def test_every_reason_is_of_a_figure_that_a_claim_is_on() -> None:
+    for path in sorted((ROOT / "experiments").glob("scaleacross-fig*")):
+        module, observed = module_of(path), {claim.observe for claim in read_experiment(path).claims}
+        assert set(getattr(module, "WHY", {})) <= observed, path.name
 
 
 def test_unequal_buildings_have_no_one_ratio(tmp_path: Path) -> None:

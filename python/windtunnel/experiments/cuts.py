@@ -144,7 +144,7 @@ def inside(scenario: Path, tier: int, oversubscription: int) -> tuple[Path, dict
 
 LONG = Space(
     tp=(8, 16, 32),
-    zero=(1, 3),
+    zero=(3,),
     micro_batches=(1, 2),
     schedules=("1f1b", "dorapp", "zbv"),
     recompute=("none",),
