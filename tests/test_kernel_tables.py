@@ -66,6 +66,22 @@ def test_loads_add_up_and_the_rank_with_most_tokens_is_taken() -> None:
     assert skewed > 1.2 * even
 
 
+def test_configurations_that_may_take_each_others_tactics_are_told_apart() -> None:
+    def kernel(shape: str, tp: int, ep: int, form: str = "bf16", kind: str = "moe_torch_flow_cutlass") -> aic.Kernel:
+        hidden, inter, _ = (int(part) for part in shape.split("x"))
+        row = (16, 8, hidden, inter // tp, 2, 1, 1)
+        return aic.Kernel("H100-SXM", "experts", form, row, shape, shape, 1e-3, f"{kind}/16/tp{tp}/ep{ep}/balanced")
+
+    equal = [kernel("4096x2048x256", 8, 4), kernel("4096x1024x512", 4, 8)]  # 256 inner features, 64 experts
+    begins, longer = kernel("2048x768x128", 1, 128), kernel("2048x768x128", 1, 8)  # 1 expert and 16
+    blocks, triton = kernel("4096x2048x256", 8, 4, "fp8_block"), kernel("4096x2048x256", 8, 4, kind="sglang_fused_moe")
+    kind = aic_moe.tactics([*equal, begins, longer, blocks, triton])
+    assert [kind(one) for one in equal] == ["shared", "shared"]
+    assert [kind(begins), kind(longer)] == ["shared", "own"]
+    assert [kind(blocks), kind(triton)] == ["fixed", "fixed"]
+    assert aic_moe.tactics(equal[:1])(equal[0]) == "own"
+
+
 def test_a_row_whose_shape_a_fit_has_seen_is_predicted_without_its_block(tmp_path: Path) -> None:
     (seen, *_) = aic.fits("A100-80")["gemm"]["bf16"]["shapes"]
     n, k = seen.split("x")
