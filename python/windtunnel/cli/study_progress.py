@@ -78,9 +78,11 @@ class StudyProgress:
         self._began = self._said = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        """Hears where the study stands."""
-        self.last = progress
+        """Hears where the study stands; with other points than before, another study has begun."""
         now = time.monotonic()
+        if self.last is not None and (progress.total != self.last.total or progress.done < self.last.done):
+            self._began = now
+        self.last = progress
         if self._say is not None:
             self._say(f"{bar(progress)} {line(progress, now - self._began)}")
         elif now - self._said >= PLAIN_PERIOD_S:
