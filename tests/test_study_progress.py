@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from windtunnel.cli import study_progress
 from windtunnel.cli.study_progress import StudyProgress
 from windtunnel.studies.runner import Progress
 
@@ -18,7 +18,7 @@ def stands(done: int, total: int) -> Progress:
 
 def test_a_second_study_counts_from_its_own_start(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(study_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     said: list[str] = []
     progress = StudyProgress(0, said.append)
     for at, done, total in [(100, 0, 10), (200, 5, 10), (7000, 10, 10), (7000, 0, 4), (7010, 1, 4)]:
