@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from windtunnel.engine import InputError
-from windtunnel.testbed import predict, shell, table, training
+from windtunnel.testbed import kept, predict, shell, table, training
 from windtunnel.testbed.compare import by_flows, by_packets, fitted, judged
 from windtunnel.testbed.fabric import Shape, built, spaces
 from windtunnel.testbed.flows import PATTERNS, Done, Flow, drawn
@@ -179,10 +179,10 @@ def test_constants_of_training_are_fitted_on_every_second_run_that_was_not_distu
     seconds = predict.simulated(shape, [trained(shape, [size]) for size in sizes])
     runs = [trained(shape, [size], 0.01 + 1.03 * s) for size, s in zip(sizes, seconds, strict=True)]
     runs[1] = training.Trained(**{**runs[1].__dict__, "step": 9.0, "unsteady": 0.2})
-    (tmp_path / "t.jsonl").write_text(training.written(shape, runs))
-    again, kept = training.read(tmp_path / "t.jsonl")
-    assert (again, kept) == (shape, runs)
-    found = predict.record(again, kept)
+    (tmp_path / "t.jsonl").write_text(kept.written(shape, runs))
+    again, runs_again = training.read(tmp_path / "t.jsonl")
+    assert (again, runs_again) == (shape, runs)
+    found = predict.record(again, runs_again)
     assert found["host_bound"] == ["r"]
     assert [run["predicted"] is not None for run in found["runs"]] == [False, False, True, False, True]
     assert found["largest_abs_error"] < 1e-3
@@ -192,7 +192,7 @@ def test_constants_of_training_are_fitted_on_every_second_run_that_was_not_distu
 
 def test_what_is_no_run_of_training_is_refused(command: Command, tmp_path: Path) -> None:
     shape = Shape()
-    text = training.written(shape, [trained(shape, [800_000])])
+    text = kept.written(shape, [trained(shape, [800_000])])
     for cut, line in [("", 1), ("[]\n", 1), (text.splitlines()[0] + '\n{"name": 1}\n', 2), (text[:-20], 2)]:
         (tmp_path / "t.jsonl").write_text(cut)
         assert (

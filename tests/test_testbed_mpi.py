@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windtunnel.engine import InputError
-from windtunnel.testbed import mpi, mpi_predict, shell
+from windtunnel.testbed import kept, mpi, mpi_predict, shell
 from windtunnel.testbed.compare import HEADER
 from windtunnel.testbed.fabric import MTU, Shape, spaces
 from windtunnel.testbed.mpi import Launched, Measured, Operation
@@ -138,13 +138,13 @@ def test_constants_that_were_put_in_are_found(monkeypatch: pytest.MonkeyPatch) -
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     shape = Shape(acknowledgements="short")
     run = launched("ring", mpi.programs("ring", [1024, 4096]), shape)
-    (tmp_path / "m.jsonl").write_text(mpi.written(shape, [run]))
+    (tmp_path / "m.jsonl").write_text(kept.written(shape, [run]))
     assert mpi.read(tmp_path / "m.jsonl") == (shape, [run])
 
 
 def test_what_is_no_launch_is_refused(command: Command, tmp_path: Path) -> None:
     shape = Shape()
-    text = mpi.written(shape, [launched("ring", [[Operation("barrier", 0)]], shape)])
+    text = kept.written(shape, [launched("ring", [[Operation("barrier", 0)]], shape)])
     first = text.splitlines()[0] + "\n"
     for cut, line in [("", 1), ("[]\n", 1), (first + '{"name": 1}\n', 2), (text[:-20], 2)]:
         (tmp_path / "m.jsonl").write_text(cut)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from windtunnel.experiments.cuts import ORDERS, draw_topologies, inside, topologies
+from windtunnel.experiments.cuts import by_step, draw_topologies, growths, inside, topologies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,21 +39,7 @@ WHY = {
 def observe(_: Results) -> dict[str, Any]:
     """Times by case, and how much they grow from the first step to the last."""
     found = topologies(TOPOLOGIES, STEPS)
-    growth = {
-        (variant, name): found[variant, name, STEPS[-1]] / found[variant, name, STEPS[0]]
-        for variant, name in product(TOPOLOGIES, ORDERS)
-    }
-    rows = [
-        {"topology": variant, "outermost": name, "ratio": step[0], "iteration_s": seconds}
-        for (variant, name, step), seconds in found.items()
-    ]
-    return {
-        "iterations": pl.DataFrame(rows),
-        "pp_over_dp_least": min(growth[variant, "PP-out"] / growth[variant, "DP-out"] for variant in TOPOLOGIES),
-        **{f"growth_{variant}_{name}": value for (variant, name), value in growth.items()},
-        **{f"a3_over_a1_{name}": growth["A3", name] / growth["A1", name] for name in ORDERS},
-        **{f"b3_over_b2_{name}": growth["B3", name] / growth["B2", name] for name in ORDERS},
-    }
+    return {"iterations": by_step(found, "ratio"), **growths(found, STEPS)}
 
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:

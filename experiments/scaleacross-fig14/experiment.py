@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from windtunnel.experiments.cuts import ORDERS, draw_topologies, topologies
+from windtunnel.experiments.cuts import by_step, costs, draw_topologies, topologies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,22 +25,7 @@ STEPS = ((4.0, 50.0), (4.0, 100.0), (4.0, 1000.0))
 def observe(_: Results) -> dict[str, Any]:
     """Times by case, and what more buildings cost at the first step and at the last."""
     found = topologies(TOPOLOGIES, STEPS)
-    cost = {
-        (series, name, place): found[f"{series}4", name, step] / found[f"{series}1", name, step]
-        for series, name, (place, step) in product("AB", ORDERS, (("first", STEPS[0]), ("last", STEPS[-1])))
-    }
-    rows = [
-        {"topology": variant, "outermost": name, "latency_us": step[1], "iteration_s": seconds}
-        for (variant, name, step), seconds in found.items()
-    ]
-    return {
-        "iterations": pl.DataFrame(rows),
-        **{f"cost_{series}_{name}_{place}": value for (series, name, place), value in cost.items()},
-        **{
-            f"pp_over_dp_{series}_{place}": cost[series, "PP-out", place] / cost[series, "DP-out", place]
-            for series, place in product("AB", ("first", "last"))
-        },
-    }
+    return {"iterations": by_step(found, "latency_us"), **costs(found, STEPS)}
 
 
 def draw(_: Results, observed: dict[str, Any], axes: Axes) -> None:

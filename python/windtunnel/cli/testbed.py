@@ -121,7 +121,7 @@ def train(
 ) -> int:
     """Train small transformers by PyTorch and gloo over a testbed, and predict the time of a step from packets."""
     from windtunnel.results.folder import write_beside
-    from windtunnel.testbed import training
+    from windtunnel.testbed import kept, training
 
     if saved is not None:
         return _predicted(saved, json=json)
@@ -132,7 +132,7 @@ def train(
         talk().print(
             f"{run.name}: a step of {run.step:.2f} s" + (", host-bound" if run.host_bound else ""), style="dim"
         )
-        write_beside(file, training.written(shape, done).encode())
+        write_beside(file, kept.written(shape, done).encode())
     return _predicted(file, json=json)
 
 
@@ -163,6 +163,7 @@ def mpi(
 ) -> int:
     """Run Open MPI's collectives over a testbed, and predict their times at packet and flow fidelity."""
     from windtunnel.results.folder import write_beside
+    from windtunnel.testbed import kept
     from windtunnel.testbed import mpi as program
     from windtunnel.testbed.compare import TRANSPORTS
     from windtunnel.testbed.schedules import SETS
@@ -182,7 +183,7 @@ def mpi(
         bound = sum(run.host_bound(one) for one in run.measured)
         said = f"{run.name}: {len(run.measured)} programs" + (f", {bound} host-bound" if bound else "")
         talk().print(said, style="dim")
-        write_beside(file, program.written(shape, done).encode())
+        write_beside(file, kept.written(shape, done).encode())
     return _collectives(file, json=json)
 
 

@@ -185,6 +185,52 @@ def draw_speeds(plans_by_step: pl.DataFrame, names: Sequence[str], axes: Axes) -
     axes.legend(frameon=False)
 
 
+def by_step(found: Mapping[tuple[str, str, tuple[float, float]], float], column: str) -> pl.DataFrame:
+    """Times of `topologies` as a table, with the `ratio` or the `latency_us` of each step as `column`."""
+    which = ("ratio", "latency_us").index(column)
+    return pl.DataFrame(
+        [
+            {"topology": variant, "outermost": name, column: step[which], "iteration_s": seconds}
+            for (variant, name, step), seconds in found.items()
+        ]
+    )
+
+
+def growths(
+    found: Mapping[tuple[str, str, tuple[float, float]], float], steps: Sequence[tuple[float, float]]
+) -> dict[str, float]:
+    """How much times of A1 to A3 and B1 to B3 grow from the first step to the last, and growths over each other."""
+    names = dict.fromkeys(variant for variant, _, _ in found)
+    growth = {
+        (variant, name): found[variant, name, steps[-1]] / found[variant, name, steps[0]]
+        for variant, name in product(names, ORDERS)
+    }
+    return {
+        "pp_over_dp_least": min(growth[variant, "PP-out"] / growth[variant, "DP-out"] for variant in names),
+        **{f"growth_{variant}_{name}": value for (variant, name), value in growth.items()},
+        **{f"a3_over_a1_{name}": growth["A3", name] / growth["A1", name] for name in ORDERS},
+        **{f"b3_over_b2_{name}": growth["B3", name] / growth["B2", name] for name in ORDERS},
+    }
+
+
+def costs(
+    found: Mapping[tuple[str, str, tuple[float, float]], float], steps: Sequence[tuple[float, float]]
+) -> dict[str, float]:
+    """What more and smaller buildings (A4 for A1, B4 for B1) cost at the first step and at the last."""
+    places = (("first", steps[0]), ("last", steps[-1]))
+    cost = {
+        (series, name, place): found[f"{series}4", name, step] / found[f"{series}1", name, step]
+        for series, name, (place, step) in product("AB", ORDERS, places)
+    }
+    return {
+        **{f"cost_{series}_{name}_{place}": value for (series, name, place), value in cost.items()},
+        **{
+            f"pp_over_dp_{series}_{place}": cost[series, "PP-out", place] / cost[series, "DP-out", place]
+            for series, (place, _) in product("AB", places)
+        },
+    }
+
+
 def draw_topologies(iterations: pl.DataFrame, x: str, label: str, axes: Axes) -> None:
     """Iteration times by column `x` over those of the first topology of a series at its first value."""
     base: dict[str, float] = {}

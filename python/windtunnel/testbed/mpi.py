@@ -12,12 +12,12 @@ import re
 import shutil
 import statistics
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError, RunError
-from windtunnel.source import read_text
+from windtunnel.testbed import kept
 from windtunnel.testbed.fabric import OWNER, Shape, alive, built, congestions
 from windtunnel.testbed.flows import HOST_BOUND
 from windtunnel.testbed.schedules import SETS
@@ -237,31 +237,15 @@ def swept() -> list[str]:
     return gone
 
 
-def written(shape: Shape, runs: Sequence[Launched]) -> str:
-    """Launches as JSON, one a line, after a line of the testbed's shape."""
-    return "".join(json.dumps(one) + "\n" for one in [{"shape": asdict(shape)}, *(asdict(run) for run in runs)])
-
-
 def read(path: Path) -> tuple[Shape, list[Launched]]:
-    """Launches as they were written. Raises `InputError` with file and line."""
-    lines = read_text(path).splitlines()
-    number = 1
-    try:
-        shape = Shape(**json.loads(lines[0])["shape"])
-        runs = []
-        for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - told of in the message
-            found = json.loads(text)
-            measured = [
-                Measured([Operation(**op) for op in one["operations"]], one["begins"], one["ends"])
-                for one in found["measured"]
-            ]
-            if found["algorithms"] not in SETS:
-                raise ValueError(f"no algorithms `{found['algorithms']}`")
-            runs.append(Launched(**{**found, "measured": measured, "ways": [tuple(w) for w in found["ways"]]}))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{path}:{number}: expected a launch of MPI, found what is none: {error}\n\n"
-            "hint: `windtunnel testbed mpi` writes such files"
-        ) from error
-    shape.check()
-    return shape, runs
+    """Launches as `kept.written` writes them. Raises `InputError` with file and line."""
+    return kept.read(path, _made, "a launch of MPI", "mpi")
+
+
+def _made(found: dict[str, Any]) -> Launched:
+    if found["algorithms"] not in SETS:
+        raise ValueError(f"no algorithms `{found['algorithms']}`")
+    measured = [
+        Measured([Operation(**op) for op in one["operations"]], one["begins"], one["ends"]) for one in found["measured"]
+    ]
+    return Launched(**{**found, "measured": measured})

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError, RunError
-from windtunnel.source import read_text
-from windtunnel.testbed import trainer
+from windtunnel.testbed import kept, trainer
 from windtunnel.testbed.fabric import Shape, built, congestions
 from windtunnel.testbed.programs import hear, line, tell
 from windtunnel.testbed.shell import demand, inside, lacks
@@ -197,27 +196,8 @@ def workload(run: Trained, steps: int, alone: float) -> str:
     return "".join(json.dumps(one) + "\n" for one in lines)
 
 
-def written(shape: Shape, runs: Sequence[Trained]) -> str:
-    """Runs as JSON, one a line, after a line of the testbed's shape."""
-    return "".join(json.dumps(one) + "\n" for one in [{"shape": asdict(shape)}, *(asdict(run) for run in runs)])
-
-
 def read(path: Path) -> tuple[Shape, list[Trained]]:
-    """Runs as they were written. Raises `InputError` with file and line."""
-    lines = read_text(path).splitlines()
-    number = 1
-    try:
-        shape = Shape(**json.loads(lines[0])["shape"])
-        runs = []
-        for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - told of in the message
-            found = json.loads(text)
-            runs.append(
-                Trained(**{**found, "model": Model(**found["model"]), "ways": [tuple(w) for w in found["ways"]]})
-            )
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{path}:{number}: expected a run of training, found what is none: {error}\n\n"
-            "hint: `windtunnel testbed train` writes such files"
-        ) from error
-    shape.check()
-    return shape, runs
+    """Runs as `kept.written` writes them. Raises `InputError` with file and line."""
+    return kept.read(
+        path, lambda found: Trained(**{**found, "model": Model(**found["model"])}), "a run of training", "train"
+    )
