@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windtunnel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _scenario(gpus: int, placement: str, kind: str, size: str, ranks: int, length: str = "2 km") -> dict[str, Any]:
@@ -119,3 +122,25 @@ def test_a_group_over_two_buildings_pays_its_long_ways_and_no_others(kind: str, 
     near, far = (_seconds(_buildings(kind, size, km=km, ranks=32), "flow") for km in (0.1, 1000))
     most = {"all_gather": 2, "all_reduce": 4, "all_to_all": 1}[kind]
     assert 5e-3 <= far - near + 5e-4 <= 1.1 * most * 5e-3
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_to_all"])
+def test_a_group_at_one_switch_of_an_imported_network_does_not_pay_a_long_cable_elsewhere(
+    kind: str, tmp_path: Path
+) -> None:
+    """Two switches of 8 hosts apiece, joined by cables of 20 m or 200 km: 1 ms."""
+    found = []
+    for length in ("20 m", "200 km"):
+        rows = [f"host{i},leaf{i // 8},400 Gbps,5 m,1,host,switch,0" for i in range(16)]
+        rows = ["src,dst,rate,length,count,src_kind,dst_kind,dst_tier", *rows]
+        file = tmp_path / f"{length.replace(' ', '')}.csv"
+        file.write_text("\n".join([*rows, f"leaf0,leaf1,400 Gbps,{length},8,switch,switch,0", ""]))
+        graph = _scenario(1, "packed", kind, "16 MB", 8)
+        host = {"gpus": 1, "nics": 1, "gpu": "H100-SXM"}
+        graph["topology"] = {"shape": "graph", "graph": {"file": str(file)}, "host": host}
+        inside = _seconds(graph, "flow")
+        graph["jobs"][0]["workload"]["collective"]["ranks"] = 16
+        found.append((inside, _seconds(graph, "flow")))
+    (near, near_both), (far, far_both) = found
+    assert far == pytest.approx(near, rel=1e-2)
+    assert far_both > near_both + 0.9e-3

@@ -252,8 +252,8 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     }
 
     /// Scale-up domains have so many endpoints, one after the other. What collectives of the jobs that enter from now on take
-    /// follows where their ranks stand, if these do not fill domains in order; in a topology of `several_sites`
-    /// ([`Sites`](windtunnel_workload::collectives::nccl::Sites)) always.
+    /// follows where their ranks stand, if these do not fill domains in order; in a topology that may have
+    /// `several_sites` ([`Sites`](windtunnel_workload::collectives::nccl::Sites)) always.
     pub fn domains(&mut self, endpoints: u32, several_sites: bool) {
         self.domain = endpoints.max(1);
         self.several_sites = several_sites;

@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
         shard.exchange(exchanges(plan, jobs));
         shard.connect(connections(plan));
         let topology = &plan.fabric.topology;
-        shard.domains(topology.scale_up_size(), topology.building_name(0).is_some());
+        shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
         Self { plan, options, shard, rerouter }
     }
 

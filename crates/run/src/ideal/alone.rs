@@ -129,7 +129,7 @@ impl On<'_> {
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
         };
         let topology = &plan.fabric.topology;
-        shard.domains(topology.scale_up_size(), topology.building_name(0).is_some());
+        shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
         shard.exchange(match plan.network.exchange {
             // Whatever the fidelity: this network is one of flows, and the job is alone on it.
             ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,
