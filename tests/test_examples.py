@@ -86,6 +86,11 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         JUMBO, *SMALL_MODEL, ("topology.hosts", 16), (f"{W}.global_batch", 16), (f"{P}.dp", 4),
         ("jobs[0].iterations", 1),
     ),
+    "llama3-70b-256xH100": (
+        JUMBO, *SMALL_MODEL, ("topology.hosts", 8), (f"{W}.global_batch", 32), (f"{P}.dp", 2), (f"{P}.schedule.chunks", 1),
+    ),
+    "explore-one-hall": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
+    "explore-two-buildings": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
     "data-loading": (
         ("jobs[0].iterations", 10), ("jobs[1].iterations", 4), ("jobs[2].iterations", 4),
         ("jobs[1].data.bytes", "400 MB"), ("jobs[2].data.bytes", "400 MB"), ("cluster.storage.request", "4 MiB"),

@@ -288,13 +288,19 @@ def test_a_worker_that_dies_takes_no_other_point_along(tmp_path: Path, scenario:
     one, two = asked(scenario, 1, 2)
     hunted = Point(read_source(scenario), (("jobs[0].iterations", "60000"),), full=True, varied={"hunted": True})
     killed = 0
+    dead: set[int] = set()
 
     def hunt(progress: Progress) -> None:
         nonlocal killed
-        if progress.slowest is not None and progress.slowest.varied.get("hunted") and killed < deaths:
-            killed += 1
-            for number in children():
-                os.kill(number, signal.SIGKILL)
+        if progress.slowest is None or not progress.slowest.varied.get("hunted") or killed == deaths:
+            return
+        # Not before it has been at work for a while: one killed as it starts has not been given the point yet.
+        if progress.slowest_s < 0.2 or not (prey := set(children()) - dead):
+            return
+        killed += 1
+        for number in prey:
+            os.kill(number, signal.SIGKILL)
+        dead.update(prey)
 
     with Store(tmp_path / "runs") as store:
         found = list(run_points([one, hunted, two], store, limits=Limits(1), progress=hunt))
