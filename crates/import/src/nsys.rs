@@ -87,7 +87,7 @@ fn read_export(
     let (mut blobs, mut version) = (true, String::new());
     database.rows("META_DATA_EXPORT", &["name", "value"], |row| match row[0].text() {
         Some("EXPORT_PARAM_INCLUDE_BLOBS") => blobs = row[1].text() == Some("true"),
-        Some("EXPORT_SCHEMA_VERSION") => version = row[1].text().unwrap_or_default().to_owned(),
+        Some("EXPORT_SCHEMA_VERSION") => row[1].text().unwrap_or_default().clone_into(&mut version),
         _ => {}
     })?;
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());

@@ -430,7 +430,7 @@ fn a_dump_whose_entries_share_a_large_part_is_refused_at_once() {
     let mut pickle =
         b"\x80\x02}(X\x07\x00\x00\x00versionX\x03\x00\x00\x002.4X\x07\x00\x00\x00entries](}(".to_vec();
     pickle.extend(b"X\x0f\x00\x00\x00time_created_nsK\x05X\x0b\x00\x00\x00input_sizes](");
-    pickle.extend([b']'; 20_000]);
+    pickle.extend(b"]".repeat(20_000));
     pickle.extend(b"euq\x00");
     pickle.extend(b"h\x00".repeat(20_000));
     pickle.extend(b"eu.");
@@ -443,8 +443,9 @@ fn a_dump_whose_entries_share_a_large_part_is_refused_at_once() {
 fn a_cut_compressed_file_says_how_much_of_it_could_be_unpacked() {
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let text: String =
-        (0..200_000u32).map(|number| format!("{},", number.wrapping_mul(2_654_435_761))).collect();
+    let numbers: Vec<String> =
+        (0..200_000u32).map(|number| number.wrapping_mul(2_654_435_761).to_string()).collect();
+    let text = numbers.join(",");
     packed.write_all(text.as_bytes()).unwrap();
     let packed = packed.finish().unwrap();
     let cut = Input::bytes("cut.gz", packed[..packed.len() / 2].to_vec());
