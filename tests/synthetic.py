@@ -182,7 +182,8 @@ def _links(writer: TableWriter, iteration: int, rng: np.random.Generator) -> lis
     rate = np.array([3.6e12 if tier == "scale-up" else 4e11 for tier in tier_of])
     carried = (mean * rate / 8 * 3 * iteration / 1e12).astype(np.uint64)
     writer.sink("links", {
-        "link": names, "tier": tier_of, "rate_bps": rate, "bytes": carried, "utilisation": mean,
+        "link": np.arange(len(names), dtype=np.uint32), "name": names, "tier": tier_of, "rate_bps": rate,
+        "bytes": carried, "utilisation": mean,
         "peak_utilisation": wave.max(axis=1), "utilisation_bins": wave,
         "bin_span_ps": np.full(len(names), 3 * iteration // bins, dtype=np.uint64),
     })  # fmt: skip

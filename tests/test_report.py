@@ -19,9 +19,11 @@ from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
 from windtunnel.report.axes import time_unit
 from windtunnel.report.cdf import SPOKEN, completion
-from windtunnel.report.heatmap import MOST_ROWS, grid
+from windtunnel.report.heatmap import MOST_ROWS, grid, heatmap
+from windtunnel.results import rows
 from windtunnel.results.rows import Rows, rows_of
 from windtunnel.text import duration, percent
+from windtunnel.trace import write_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,17 @@ if TYPE_CHECKING:
 def page(finished_run: Result, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("report") / "report.html"
     return write_report(finished_run, path).read_text(encoding="utf-8")
+
+
+def test_a_table_of_many_links_is_drawn_as_one_of_few(
+    finished_run: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [write_report(finished_run, tmp_path / "few.html"), write_trace(finished_run, tmp_path / "few.json")]
+    few = [path.read_bytes() for path in drawn]
+    monkeypatch.setattr(rows, "FEW", 0)
+    drawn = [write_report(finished_run, tmp_path / "many.html"), write_trace(finished_run, tmp_path / "many.json")]
+    assert [path.read_bytes() for path in drawn] == few
+    assert heatmap(finished_run).count("<image") >= 2
 
 
 def test_it_needs_no_network(page: str) -> None:
@@ -96,7 +109,7 @@ def test_figures_say_their_values_to_who_points_at_them(page: str, finished_run:
     ]
     assert any(text.startswith("stage 0, compute: ") and "forward" in text for text in said)
     link = finished_run.links.row(0, named=True)
-    assert any(text.startswith(str(link["link"])) and text.endswith("% at most") for text in said)
+    assert any(text.startswith(link["name"]) and text.endswith("% at most") for text in said)
 
 
 def test_the_same_run_gives_the_same_bytes(finished_run: Result, tmp_path: Path) -> None:

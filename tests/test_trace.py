@@ -76,7 +76,7 @@ def test_counters_are_percentages_of_the_busiest_links(finished_run: Result, tra
     counters = [t for t in tracks.values() if t.is_counter]
     assert len(counters) == 16
     busiest = finished_run.links.sort("utilisation", descending=True).row(0, named=True)
-    (counter,) = [t for t in counters if t.name == f"{busiest['link']} ({busiest['tier']})"]
+    (counter,) = [t for t in counters if t.name == f"{busiest['name']} ({busiest['tier']})"]
     assert [value for _, value in counter.counts[:-1]] == pytest.approx([100 * u for u in busiest["utilisation_bins"]])
     assert counter.counts[1][0] == busiest["bin_span_ps"] // 1000
 

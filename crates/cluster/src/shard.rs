@@ -68,6 +68,8 @@ pub struct Shard<'a, F, O> {
     connections: Connections,
     /// See [`Shard::domains`].
     domain: u32,
+    /// See [`Shard::domains`].
+    several_sites: bool,
     /// Until when exchanges wait for their members: instant, job, run and the run's stamp.
     timers: BinaryHeap<Reverse<(Time, usize, u32, u64)>>,
     /// See [`Shard::pause_every`].
@@ -80,13 +82,13 @@ pub struct Shard<'a, F, O> {
 /// [`Shard::pause_every`].
 const SLICE: u64 = 1 << 12;
 
-/// The scale-up domain of each rank, where ranks do not fill domains of so many endpoints in order.
-fn homes(placement: &[EndpointId], domain: u32) -> Option<Arc<[u32]>> {
+/// The scale-up domain of each rank, where ranks do not fill domains of so many endpoints in order or it matters which they fill.
+fn homes(placement: &[EndpointId], domain: u32, which: bool) -> Option<Arc<[u32]>> {
     let home = |endpoint: EndpointId| endpoint.0 / domain;
     let in_order = (1..)
         .zip(placement.windows(2))
         .all(|(rank, pair): (u32, _)| (home(pair[0]) == home(pair[1])) != rank.is_multiple_of(domain));
-    (!in_order).then(|| placement.iter().map(|&endpoint| home(endpoint)).collect())
+    (which || !in_order).then(|| placement.iter().map(|&endpoint| home(endpoint)).collect())
 }
 
 /// A message or flow fabric is one process: it sends nobody mail, and its events are its own.
@@ -134,6 +136,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
             exchanges: Exchanges::default(),
             connections: Connections::default(),
             domain: 1,
+            several_sites: false,
             timers: BinaryHeap::new(),
             slice: SLICE,
             beyond: false,
@@ -148,7 +151,7 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
         let index = self.jobs.len();
         let ranks = job.workload.ranks();
         let (coupling, exchanges, tuner) = (self.coupling, self.exchanges, Arc::clone(&self.tuner));
-        let homes = homes(&job.placement, self.domain);
+        let homes = homes(&job.placement, self.domain, self.several_sites);
         let (connections, repeats) = (self.connections, job.iterations > 1);
         let options =
             ReplayOptions { job: job.number, coupling, exchanges, connections, homes, tuner, repeats };
@@ -249,9 +252,11 @@ impl<'a, F: Fabric, O: Observer> Shard<'a, F, O> {
     }
 
     /// Scale-up domains have so many endpoints, one after the other. What collectives of the jobs that enter from now on take
-    /// follows where their ranks stand, if these do not fill domains in order.
-    pub fn domains(&mut self, endpoints: u32) {
+    /// follows where their ranks stand, if these do not fill domains in order; in a topology that may have
+    /// `several_sites` ([`Sites`](windtunnel_workload::collectives::nccl::Sites)) always.
+    pub fn domains(&mut self, endpoints: u32, several_sites: bool) {
         self.domain = endpoints.max(1);
+        self.several_sites = several_sites;
     }
 
     /// How all-to-alls of the jobs that enter from now on run.

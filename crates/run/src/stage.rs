@@ -59,7 +59,8 @@ impl<'a> Stage<'a> {
         }
         shard.exchange(exchanges(plan, jobs));
         shard.connect(connections(plan));
-        shard.domains(plan.fabric.topology.scale_up_size());
+        let topology = &plan.fabric.topology;
+        shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
         Self { plan, options, shard, rerouter }
     }
 

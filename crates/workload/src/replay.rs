@@ -53,7 +53,7 @@ pub struct ReplayOptions {
     /// What messages outside communicators go by.
     pub connections: Connections,
     /// Of each rank, the scale-up domain in which it stands; `None` where ranks fill domains in order, which is what
-    /// [`CollectiveSpec::domain`](crate::collectives::CollectiveSpec::domain) says then.
+    /// [`CollectiveSpec::domain`](crate::collectives::CollectiveSpec::domain) says then, and it does not matter which domains.
     pub homes: Option<Arc<[u32]>>,
     /// What `Algorithm::Auto` stands for.
     pub tuner: Arc<dyn Tuner + Send + Sync>,

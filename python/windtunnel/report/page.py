@@ -244,12 +244,12 @@ def _links(result: Result) -> str:
     content = []
     rates = {}
     if "links" in result.tables:
-        from windtunnel.report.heatmap import NEEDED, heatmap  # noqa: PLC0415
+        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
 
-        links = rows_of(result, "links", [*NEEDED, "rate_bps"])
-        if links.height and "utilisation_bins" in links and (chart := heatmap(links)):
+        if chart := heatmap(result):
             content.append(Raw(chart))
-        rates = dict(links.each("name" if "name" in links else "link", "rate_bps"))
+        named = rows_of(result, "links", ["name", "rate_bps"], among=("name", [link["name"] for link in top]))
+        rates = dict(named.each("name", "rate_bps"))
     if top:
         rows = [
             [

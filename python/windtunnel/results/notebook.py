@@ -56,9 +56,10 @@ class Plots:
 
     def heatmap(self) -> Drawing:
         """Utilisation of the links over time."""
-        from windtunnel.report.heatmap import NEEDED, heatmap  # noqa: PLC0415
+        from windtunnel.report.heatmap import heatmap  # noqa: PLC0415
 
-        return Drawing(heatmap(rows_of(self._result, "links", NEEDED)))
+        self._result.expect("links")
+        return Drawing(heatmap(self._result))
 
     def queue_pairs(self) -> Drawing:
         """Windows, paces, round trips and queues of the queue pairs that were looked at over time."""

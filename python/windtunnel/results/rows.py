@@ -85,15 +85,24 @@ class Rows:
 
 
 def rows_of(
-    result: Result, table: str, columns: Sequence[str] | None = None, *, job: str | None = None, last: bool = False
+    result: Result,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    job: str | None = None,
+    last: bool = False,
+    among: tuple[str, Sequence[object]] | None = None,
 ) -> Rows:
     """Rows of `table`, of `job` if that is given; with `last` those of its last episode's last iteration alone.
 
-    Columns that the table does not have are left out. Raises `InputError` if the run did not write it.
+    With `among` those whose column of that name has one of these values. Columns that the table does not have are left
+    out. Raises `InputError` if the run did not write it.
     """
     few = few_rows(result, table, columns, job=job, last=last)
     if few is not None:
-        return few
+        if among is None:
+            return few
+        return few.take([i for i, value in enumerate(few[among[0]]) if value in among[1]])
     import polars as pl  # noqa: PLC0415
 
     found = result.scan(table)
@@ -102,6 +111,8 @@ def rows_of(
         found = found.select([name for name in there if name in _needed(columns, job, last=last)])
     if job is not None:
         found = found.filter(pl.col("job") == job)
+    if among is not None:
+        found = found.filter(pl.col(among[0]).is_in(list(among[1])))
     for key in ("episode", "iteration") if last else ():
         found = found.filter(pl.col(key) == pl.col(key).max())
     return Rows.of(found.collect())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from windtunnel.breakdown import PART
 from windtunnel.engine import InputError
 from windtunnel.results.folder import write_beside
-from windtunnel.results.rows import Rows, rows_of
+from windtunnel.results.rows import Rows, few_rows, rows_of
 from windtunnel.results.streams import stream_name
 from windtunnel.trace.perfetto import Flow, TraceWriter
 
@@ -193,19 +193,31 @@ def _stream(
     return tid
 
 
+def _busiest(result: Result) -> Rows:
+    """The rows of the links that are busiest."""
+    links = few_rows(result, "links")
+    if links is None:
+        import polars as pl  # noqa: PLC0415
+
+        order = result.scan("links").select("utilisation", "link").collect().with_row_index()
+        order = order.sort(-pl.col("utilisation").fill_null(0.0), "link").head(BUSY_LINKS)
+        chosen = (
+            result.scan("links").with_row_index().filter(pl.col("index").is_in(order["index"].to_list())).drop("index")
+        )
+        links = Rows.of(chosen.collect())
+    use, names = links["utilisation"], links["link"]
+    return links.take(sorted(range(links.height), key=lambda i: (-(use[i] or 0.0), names[i]))[:BUSY_LINKS])
+
+
 def _links(writer: TraceWriter, result: Result) -> None:
     if "links" not in result.tables:
         return
-    links = rows_of(result, "links")
-    if "utilisation_bins" not in links:
-        return
-    use, names = links["utilisation"], links["link"]
-    busiest = links.take(sorted(range(links.height), key=lambda i: (-(use[i] or 0.0), names[i]))[:BUSY_LINKS])
-    if not busiest.height:
+    busiest = _busiest(result)
+    if "utilisation_bins" not in busiest or not busiest.height:
         return
     process = writer.process(2**31 - 1, "busiest links", 2**20)
     for row in busiest.records():
-        track = writer.counter(f"{row.get('name', row['link'])} ({row['tier']})", "%", process)
+        track = writer.counter(f"{row['name']} ({row['tier']})", "%", process)
         bins = row["utilisation_bins"]
         for i, value in enumerate(bins):
             writer.count(track, i * row["bin_span_ps"] // 1000, 100 * value)

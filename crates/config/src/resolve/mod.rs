@@ -28,6 +28,7 @@ mod told;
 pub mod upkeep;
 mod variation;
 mod watch;
+mod wires;
 mod work;
 
 use std::collections::BTreeMap;

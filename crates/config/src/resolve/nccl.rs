@@ -21,6 +21,7 @@ use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form};
 use windtunnel_workload::program::{Dimension, OpKind};
 
 use super::context::Context;
+use super::wires::{sites, wire};
 use crate::schema::jobs::{CollectiveSettings, TunerName};
 use crate::schema::{Job, Rate, Size};
 use crate::sheets;
@@ -234,7 +235,7 @@ impl Told<'_, '_> {
         self.evidence.add("network.collectives", kind, &source);
         let topology = &fabric.topology;
         let payload = 1.0 - network.header.0.get() as f64 / network.mtu.0.get().max(1) as f64;
-        let between = Span::from_seconds_ceil(hardware.wire) + fabric.nic_latency;
+        let between = Span::from_seconds_ceil(hardware.wire.ring) + fabric.nic_latency;
         let hosts_of_domain = topology.scale_up_size().div_ceil(topology.endpoints_per_host().max(1)).max(1);
         Ok(Machine {
             hardware,
@@ -244,6 +245,7 @@ impl Told<'_, '_> {
             hosts_of_domain,
             payload,
             latency: [topology.scale_up().1, between],
+            sites: sites(self.context),
         })
     }
 
@@ -291,20 +293,6 @@ impl Told<'_, '_> {
             }
         })
     }
-}
-
-/// Time between the NICs of two hosts, seconds: up to two levels of a Clos, the longest way through another shape.
-fn wire(context: &Context<'_>) -> f64 {
-    /// Of light in a metre of cable, and of a switch: what the constants were fitted with.
-    const METRE: f64 = 5e-9;
-    const SWITCH: f64 = 300e-9;
-    let tiers = &context.scenario.topology.tiers;
-    if tiers.is_empty() {
-        return context.fabric.topology.summary().diameter_latency.seconds();
-    }
-    let passed = tiers.len().min(2);
-    let cables: f64 = tiers.iter().take(passed).map(|tier| tier.length.0 as f64 * 1e-3).sum();
-    2.0 * cables * METRE + (2 * passed - 1) as f64 * SWITCH
 }
 
 fn set(settings: &mut Settings, name: &str, value: &str, at: &str) -> Result<(), InputError> {
@@ -375,7 +363,7 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
         simple_trees: flag(&system.simple_trees, false),
         amd: system.cpu.as_ref().is_some_and(|given| given.get() == "amd"),
         gpus: size,
-        wire: wire(context),
+        wire: wire(context).into(),
         ll128_between: flag(
             &system.ll128_between_hosts,
             topology.nics_per_host() >= topology.endpoints_per_host(),

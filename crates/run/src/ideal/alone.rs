@@ -128,7 +128,8 @@ impl On<'_> {
             done_before: 0,
             simulated: folded.map_or_else(|| Arc::from([]), |folded| folded.simulated),
         };
-        shard.domains(plan.fabric.topology.scale_up_size());
+        let topology = &plan.fabric.topology;
+        shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
         shard.exchange(match plan.network.exchange {
             // Whatever the fidelity: this network is one of flows, and the job is alone on it.
             ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,

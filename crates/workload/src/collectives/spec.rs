@@ -33,6 +33,8 @@ pub struct CollectiveSpec {
     pub outstanding: u32,
     /// Members of one scale-up domain that stand next to each other in the group (1 if none do).
     pub domain: u32,
+    /// How long the hops of the group are where that differs from group to group: in several buildings.
+    pub distances: Option<nccl::Distances>,
     /// NCCL, where it runs: it decides an algorithm that is left open, and how long that takes.
     pub library: Option<nccl::Library>,
     /// All-to-all only: what it carries are tokens' copies for experts, and a dispatcher that sends none twice does it.
@@ -51,6 +53,7 @@ impl CollectiveSpec {
             form: Form::Auto,
             outstanding: 64,
             domain: 1,
+            distances: None,
             library: None,
             routing: None,
             matrix: None,

@@ -26,6 +26,7 @@ fn library(sums: bool, environment: &[(&str, &str)]) -> Library {
         hosts_of_domain: 1,
         payload: 1.0,
         latency: [Span::ZERO; 2],
+        sites: None,
     }))
 }
 

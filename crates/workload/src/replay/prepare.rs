@@ -7,6 +7,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Id, RankId};
 
 use super::ReplayOptions;
+use crate::collectives::nccl::Distances;
 use crate::collectives::{CollectiveError, CollectiveSpec, Form, MAX_LANES, Plan, Rings, neighbours_at};
 use crate::program::{CommSlot, OpKind, Peer, Program, Workload};
 
@@ -286,8 +287,8 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// One plan for each (specification, group size, neighbours in a scale-up domain), one list for each (run of collectives,
-    /// group size, neighbours). Neighbours are the specification's own unless ranks stand elsewhere than it takes for granted.
+    /// One plan for each (specification, group size, place), one list for each (run of collectives, group size, place). Places are
+    /// the specification's own unless ranks stand elsewhere than it takes for granted.
     fn resolve(
         &mut self,
         names: &Names,
@@ -295,42 +296,50 @@ impl Prepared {
         options: &ReplayOptions,
     ) -> Result<(), ReplayError> {
         let workload = Arc::clone(&self.workload);
-        let mut plans: FxHashMap<(u32, u32, Option<u32>), u32> = FxHashMap::default();
-        let mut lists: FxHashMap<(u32, u32, Option<u32>), u32> = FxHashMap::default();
+        let mut plans: FxHashMap<(u32, u32, Place), u32> = FxHashMap::default();
+        let mut lists: FxHashMap<(u32, u32, Place), u32> = FxHashMap::default();
         for (communicator, &run) in workload.communicators.iter().zip(agreed) {
             let Some(run) = run else {
                 self.of_communicator.push(0);
                 continue;
             };
             let n = communicator.ranks.len() as u32;
-            let domain = options
-                .homes
-                .as_ref()
-                .map(|homes| neighbours_at([&communicator.ranks[..]], |rank: RankId| homes[rank.index()]));
-            if let Some(&list) = lists.get(&(run, n, domain)) {
+            let run_of = &names.runs[run as usize];
+            let place = options.homes.as_ref().map_or_else(Place::default, |homes| {
+                let home = |rank: RankId| homes[rank.index()];
+                let sites = run_of
+                    .iter()
+                    .find_map(|&spec| names.specs[spec as usize].library.as_ref()?.0.sites.as_ref());
+                Place {
+                    domain: Some(neighbours_at([&communicator.ranks[..]], home)),
+                    distances: sites.map(|sites| sites.distances(&communicator.ranks, home)),
+                }
+            });
+            if let Some(&list) = lists.get(&(run, n, place)) {
                 self.of_communicator.push(list);
                 continue;
             }
             let mut list = Vec::new();
-            for &spec in &names.runs[run as usize] {
-                let known = plans.get(&(spec, n, domain)).copied();
+            for &spec in run_of {
+                let known = plans.get(&(spec, n, place)).copied();
                 let plan = if let Some(plan) = known {
                     plan
                 } else {
                     let mut own = names.specs[spec as usize].clone();
-                    own.domain = domain.unwrap_or(own.domain);
+                    own.domain = place.domain.unwrap_or(own.domain);
+                    own.distances = place.distances.or(own.distances);
                     let resolved = self.resolve_one(&own, n, options).map_err(|error| {
                         ReplayError::Collective { communicator: communicator.name.clone(), error }
                     })?;
                     limit("rounds of a collective", u64::from(resolved.plan.rounds(0)), 1 << ROUND_BITS)?;
                     self.plans.push(resolved);
-                    plans.insert((spec, n, domain), self.plans.len() as u32 - 1);
+                    plans.insert((spec, n, place), self.plans.len() as u32 - 1);
                     self.plans.len() as u32 - 1
                 };
                 list.push(plan);
             }
             self.sequences.push(list);
-            lists.insert((run, n, domain), self.sequences.len() as u32 - 1);
+            lists.insert((run, n, place), self.sequences.len() as u32 - 1);
             self.of_communicator.push(self.sequences.len() as u32 - 1);
         }
         Ok(())
@@ -378,6 +387,15 @@ impl Prepared {
         let forced = spec.form == Form::Coupled || plan.coupled().is_none() || plan.by_library();
         Ok(GroupPlan { plan, coupled, forced, in_step, class: class as u32 })
     }
+}
+
+/// Where the ranks of a group stand, as their plan depends on it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Place {
+    /// See [`CollectiveSpec::domain`].
+    domain: Option<u32>,
+    /// See [`CollectiveSpec::distances`].
+    distances: Option<Distances>,
 }
 
 fn limit(what: &'static str, found: u64, limit: u64) -> Result<(), ReplayError> {

@@ -16,7 +16,7 @@ use windtunnel_kernel::{Bytes, EndpointId, NicId, RankId, Span};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::dispatcher::Routing;
-use windtunnel_workload::collectives::nccl::Library;
+use windtunnel_workload::collectives::nccl::{Distances, Library};
 use windtunnel_workload::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Plan};
 use windtunnel_workload::estimate::{Class, Of, Part, Shares, Side, Tolls};
 use windtunnel_workload::generate::{Coordinates, Grid, Groups, Layout, Role};
@@ -199,6 +199,7 @@ impl Load {
 pub(super) struct Tariff {
     n: u32,
     domain: u32,
+    distances: Option<Distances>,
     library: Option<Library>,
     class: PathClass,
     latency: f64,
@@ -230,6 +231,7 @@ impl Tariff {
     fn computed(&self, kind: CollectiveKind, bytes: u64, routing: Option<Routing>) -> [Part; 2] {
         let spec = CollectiveSpec {
             domain: self.domain,
+            distances: self.distances,
             library: self.library.clone(),
             routing,
             ..CollectiveSpec::new(kind, Bytes::new(bytes))
@@ -384,6 +386,13 @@ fn tariff(
 ) -> (Tariff, Vec<Load>) {
     let n = groups.members[0].len() as u32;
     let domain = groups.domain.clamp(1, n);
+    // The group that has the longest way sets the pace.
+    let size = ways.topology.scale_up_size();
+    let sites = library.as_ref().and_then(|library| library.0.sites.as_ref());
+    let distances = sites.and_then(|sites| {
+        let of = |members: &Vec<RankId>| sites.distances(members, |rank| rank.0 / size);
+        groups.members.iter().map(of).max_by_key(|found| (found.far, found.ring))
+    });
     // Which ring it is does not depend on the size.
     let mut spec = CollectiveSpec {
         domain,
@@ -436,6 +445,7 @@ fn tariff(
     let tariff = Tariff {
         n,
         domain,
+        distances,
         library,
         class: all.class.unwrap_or(PathClass::Local),
         latency: all.mean_latency(),

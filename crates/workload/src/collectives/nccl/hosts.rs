@@ -1,6 +1,6 @@
 //! Hosts that tests of NCCL's choice, steps and decomposition stand on.
 
-use super::{Architecture, Hardware};
+use super::{Architecture, Hardware, Wires};
 
 /// A DGX H100: eight GPUs on NVLink with sums in its switches, eight NICs of 400 Gbps.
 pub(crate) const fn dgx_h100() -> Hardware {
@@ -19,7 +19,7 @@ pub(crate) const fn dgx_h100() -> Hardware {
         simple_trees: false,
         amd: false,
         gpus: 8,
-        wire: 1e-6,
+        wire: Wires { ring: 1e-6, tree: 1e-6, far: 1e-6 },
         ll128_between: true,
         network_sums: false,
     }

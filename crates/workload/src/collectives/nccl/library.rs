@@ -6,13 +6,15 @@
 //! The rest, launch and hops and waits, passes before. So a collective alone on its links takes what the closed form says, and
 //! one that shares them only gets slower in what it sends.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use windtunnel_kernel::Span;
 
 use super::{
-    Algorithm as Chosen, Choice, Communicator, Constants, Function, Hardware, Layout, Protocol, Settings,
+    Algorithm as Chosen, Choice, Communicator, Constants, Distances, Function, Hardware, Layout, Protocol,
+    Settings, Sites,
 };
 use crate::collectives::dispatcher::{Among, Carried, Routing};
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
@@ -50,6 +52,8 @@ pub struct Machine {
     /// Latency of a path inside a domain, and between two: [`Hardware::wire`] and the NICs, as the closed form has it for each hop
     /// over the network.
     pub latency: [Span; 2],
+    /// Where domains stand, if that is in several buildings.
+    pub sites: Option<Sites>,
 }
 
 /// A [`Machine`] that many collectives name. Two are the same if they are one.
@@ -124,8 +128,24 @@ impl Machine {
     pub fn cost_of(&self, spec: &CollectiveSpec, n: u32) -> Option<Cost> {
         match spec.routing {
             Some(routing) => self.routed(routing, spec.bytes.get(), n, spec.domain),
-            None => self.cost(spec.kind, spec.bytes.get(), n, spec.domain),
+            None => self.cost_over(spec.kind, spec.bytes.get(), n, spec.domain, spec.distances),
         }
+    }
+
+    fn hardware_over(&self, distances: Option<Distances>) -> Cow<'_, Hardware> {
+        distances.map_or(Cow::Borrowed(&self.hardware), |distances| Cow::Owned(self.hardware.over(distances)))
+    }
+
+    /// Latency of a path between two domains, as a ring's hop and as the farthest members of a group have it.
+    pub fn between(&self, distances: Option<Distances>) -> Distances {
+        let nics = self.latency[1].ps() - Span::from_seconds_ceil(self.hardware.wire.ring).ps();
+        distances.map_or(
+            Distances { ring: self.latency[1], tree: self.latency[1], far: self.latency[1] },
+            |Distances { ring, tree, far }| {
+                let with_nics = |wire: Span| Span::from_ps(wire.ps() + nics);
+                Distances { ring: with_nics(ring), tree: with_nics(tree), far: with_nics(far) }
+            },
+        )
     }
 
     /// What tokens of `bytes`, a copy for each chosen expert, cost a group whose dispatcher sends none twice.
@@ -158,6 +178,18 @@ impl Machine {
     /// What `bytes` cost a group of `n`, of which `domain` neighbours each share a scale-up domain; `None` where NCCL has no
     /// such collective, or its settings leave none.
     pub fn cost(&self, kind: CollectiveKind, bytes: u64, n: u32, domain: u32) -> Option<Cost> {
+        self.cost_over(kind, bytes, n, domain, None)
+    }
+
+    /// [`Self::cost`] of a group whose hops are as long as `distances` say; as the hardware's where it says nothing.
+    fn cost_over(
+        &self,
+        kind: CollectiveKind,
+        bytes: u64,
+        n: u32,
+        domain: u32,
+        distances: Option<Distances>,
+    ) -> Option<Cost> {
         let function = Function::of(kind)?;
         if n < 2 || bytes == 0 {
             return None;
@@ -165,7 +197,8 @@ impl Machine {
         let ranks = domain.clamp(1, n);
         let layout = Layout { domains: n / ranks, ranks, ranks_per_process: 1 };
         let settings = self.settings_for(function, bytes, layout);
-        let communicator = Communicator { hardware: &self.hardware, layout, settings };
+        let hardware = self.hardware_over(distances);
+        let communicator = Communicator { hardware: &hardware, layout, settings };
         let (choice, seconds) = communicator.time(function, bytes, &self.constants).ok()?;
         let moving = communicator.moving(function, choice, bytes, &self.constants).min(seconds);
         let several = layout.domains > 1;

@@ -21,6 +21,7 @@ pub(crate) mod hosts;
 mod library;
 mod prior;
 mod settings;
+mod sites;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use serde::Deserialize;
 
 pub use self::library::{Cost, Library, Machine, Rule};
 pub use self::settings::{Settings, SettingsError};
+pub use self::sites::{Distances, Sites, Wires};
 pub(crate) use self::steps::SWITCH_CHANNELS;
 pub use self::steps::{Step, Steps};
 pub use self::time::Constants;
@@ -200,8 +202,8 @@ pub struct Hardware {
     pub amd: bool,
     /// GPUs of a whole domain, which share its NICs evenly.
     pub gpus: u32,
-    /// Time between two hosts' NICs, seconds: cables and switches.
-    pub wire: f64,
+    /// Time between two hosts' NICs, seconds: cables and switches; a number where it is the same for all hops.
+    pub wire: Wires,
     /// Whether NCCL lets LL128 go between hosts: NIC and GPU under one PCIe switch.
     pub ll128_between: bool,
     /// Whether the network's switches sum (SHARP).
@@ -210,6 +212,11 @@ pub struct Hardware {
 }
 
 impl Hardware {
+    /// The same where hops are as long as `distances` say.
+    fn over(&self, distances: Distances) -> Self {
+        Self { wire: distances.into(), ..self.clone() }
+    }
+
     /// The same with links at `share` of their rates.
     fn slowed(&self, share: f64) -> Self {
         Self {

@@ -201,7 +201,7 @@ fn messages_of_a_ring_wait_for_their_proxy() {
         copy_launch: 5e-6,
         ..without_hops()
     };
-    let hardware = Hardware { wire: 0.0, ..hardware };
+    let hardware = Hardware { wire: 0.0.into(), ..hardware };
     let time = |pairs: &[(&str, &str)], message: u64| {
         let mut settings = Settings::default();
         for (name, value) in pairs {
@@ -232,7 +232,7 @@ fn two_nics() -> Hardware {
 
 #[test]
 fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
-    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let hardware = Hardware { wire: 0.0.into(), ..two_nics() };
     let settings = Settings::default();
     let constants = Constants {
         rendezvous: 0.0,
@@ -255,7 +255,7 @@ fn low_latency_messages_beyond_the_eager_limit_wait_one_after_another() {
 
 #[test]
 fn a_low_latency_message_beyond_the_rendezvous_threshold_is_pulled() {
-    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let hardware = Hardware { wire: 0.0.into(), ..two_nics() };
     let settings = Settings::default();
     let constants = Constants {
         launch: 0.0,
@@ -285,7 +285,7 @@ fn a_low_latency_message_beyond_the_rendezvous_threshold_is_pulled() {
 #[test]
 fn a_tree_fills_once_and_is_as_deep_as_its_hosts_need() {
     let settings = Settings::default();
-    let hardware = Hardware { wire: 0.0, ..two_nics() };
+    let hardware = Hardware { wire: 0.0.into(), ..two_nics() };
     let constants = Constants {
         launch: 0.0,
         channel: 0.0,
@@ -393,7 +393,7 @@ fn the_search_counts_channels_of_nics_whatever_the_fabric_carries() {
 
 #[test]
 fn a_slow_leaf_slows_down_the_longer_it_is_used() {
-    let hardware = Hardware { slow_leaf: true, wire: 0.0, ..dgx_h100() };
+    let hardware = Hardware { slow_leaf: true, wire: 0.0.into(), ..dgx_h100() };
     let settings = Settings::default();
     let constants = Constants {
         exchange: 0.0,
@@ -523,6 +523,7 @@ fn messages_bring_the_latency_of_their_chain_and_launch_the_rest() {
         hosts_of_domain: 1,
         payload: 1.0,
         latency: [Span::from_ps(inside), Span::from_ps(between)],
+        sites: None,
     }));
     let spec = CollectiveSpec {
         domain: 8,

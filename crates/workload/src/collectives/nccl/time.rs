@@ -287,15 +287,17 @@ impl Communicator<'_> {
             let crossing = self.crossed(steps);
             (f64::from(steps - crossing), f64::from(crossing))
         };
+        let wires = self.hardware.wire;
+        let hop = if choice.algorithm == Algorithm::Pat { wires.tree } else { wires.ring };
         let (mut alone, mut wire) = (1.0, 0.0);
         let message = self.ring_message(function, choice, bytes);
         if self.layout.domains > 1 {
             alone = self.network() / (self.hardware.nic * f64::from(choice.channels));
-            wire = self.hardware.wire;
+            wire = hop;
         }
         let hops = inside * constants.hop_scale_up[at]
             + crossing
-                * (constants.hop_ring[at] + self.beyond_eager(choice.protocol, message, constants))
+                * (constants.hop_ring[at] + self.beyond_eager(hop, choice.protocol, message, constants))
                 * self.crowded(choice.protocol, message, constants);
         let sent = self.ring_sent(function, choice, bytes, constants);
         let overlapped = hops.max(sent) + hops.min(sent) * alone.min(1.0);
@@ -386,9 +388,8 @@ impl Communicator<'_> {
 
     /// What a hop over the network costs beside its latency: the wire, the proxies of its host's other ranks, the wait of a
     /// message beyond the eager limit, the driver's copy of one below.
-    fn beyond_eager(&self, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
-        self.hardware.wire
-            + f64::from(self.layout.ranks - 1) * constants.proxy
+    fn beyond_eager(&self, wire: f64, protocol: Protocol, message: f64, constants: &Constants) -> f64 {
+        wire + f64::from(self.layout.ranks - 1) * constants.proxy
             + if self.waits(protocol, message, constants) || Self::pulls(protocol, message, constants) {
                 constants.rendezvous
             } else if self.settings.driver_copies {
@@ -425,7 +426,7 @@ impl Communicator<'_> {
         let at = choice.protocol as usize;
         let (domains, ranks) = (self.layout.domains, self.layout.ranks);
         let channels = f64::from(choice.channels);
-        let levels = f64::from(self.levels());
+        let (levels, wire) = (f64::from(self.levels()), self.hardware.wire.tree);
         let inside = self.scale_up() * constants.share_scale_up[at];
         let size = bytes as f64;
         let chunk = self.tree_chunk(choice, bytes);
@@ -442,7 +443,7 @@ impl Communicator<'_> {
         let hops = 2.0
             * (f64::from(ranks - 1) * constants.hop_scale_up[at]
                 + levels
-                    * (constants.hop_tree[at] + self.beyond_eager(choice.protocol, chunk, constants))
+                    * (constants.hop_tree[at] + self.beyond_eager(wire, choice.protocol, chunk, constants))
                     * crowded);
         let fill = 2.0
             * (f64::from(ranks - 1) * chunk * channels / inside
@@ -482,7 +483,8 @@ impl Communicator<'_> {
             let crowded = self.crowded(Protocol::Simple, size, constants);
             let between = self.carried_evenly(constants.share_network[2], constants) / crowded;
             time = time.max(passes * size / between);
-            let hop = constants.hop_tree[2] + self.beyond_eager(Protocol::Simple, size, constants);
+            let wire = self.hardware.wire.tree;
+            let hop = constants.hop_tree[2] + self.beyond_eager(wire, Protocol::Simple, size, constants);
             hops = 2.0 * f64::from(self.levels()) * hop * crowded;
         }
         constants.base_sums + hops + time
@@ -499,7 +501,7 @@ impl Communicator<'_> {
         };
         constants.base[2]
             + chain * constants.hop_scale_up[2]
-            + 2.0 * (constants.hop_tree[2] + self.hardware.wire)
+            + 2.0 * (constants.hop_tree[2] + self.hardware.wire.far)
             + inside.max(between)
     }
 
@@ -520,7 +522,7 @@ impl Communicator<'_> {
             + beyond
                 * (constants.peer_network * crowded
                     + if each <= constants.inject { constants.peer_inject } else { 0.0 })
-            + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire } else { 0.0 }
+            + if beyond > 0.0 { constants.hop_tree[2] + self.hardware.wire.far } else { 0.0 }
             + inside.max(between)
     }
 
@@ -563,7 +565,7 @@ impl Communicator<'_> {
             let nic = self.network().min(self.hardware.nic) * share * math::pow(few, constants.peer_channels);
             let sent = (size / nic).max(self.out_of_slow_leaf(size, size, constants));
             let sent = if self.layout.ranks > 1 { sent.max(inside) } else { sent };
-            constants.peer_network + constants.hop_tree[2] + self.hardware.wire + sent
+            constants.peer_network + constants.hop_tree[2] + self.hardware.wire.far + sent
         } else {
             constants.peer_scale_up + inside
         }

@@ -87,7 +87,8 @@ impl Plan {
         {
             plan.bytes = cost.bytes;
             // Its messages bring the latency of their path themselves.
-            let path = spec.library.as_ref().map_or(Span::ZERO, |library| library.0.latency[1]);
+            let path =
+                spec.library.as_ref().map_or(Span::ZERO, |library| library.0.between(spec.distances).far);
             if spec.domain < n {
                 plan.before = Span::from_ps(plan.before.ps().saturating_sub(path.ps()));
             }
@@ -115,7 +116,15 @@ impl Plan {
         let alone =
             CollectiveSpec { library: None, routing: None, bytes: Bytes::new(cost.bytes), ..spec.clone() };
         let mut plan = Self::with_tuner(&alone, n, tuner)?;
-        let own = plan.latency(library.0.latency.map(Span::ps));
+        let between = library.0.between(spec.distances);
+        let hop = if plan.is_exchange() {
+            between.far
+        } else if plan.algorithm.rings() == Rings::None {
+            between.tree
+        } else {
+            between.ring
+        };
+        let own = plan.latency([library.0.latency[0], hop].map(Span::ps));
         plan.before = Span::from_ps(cost.before.ps().saturating_sub(own));
         Ok(plan)
     }

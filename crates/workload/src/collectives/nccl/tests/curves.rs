@@ -12,6 +12,7 @@ fn machine(hardware: Hardware, constants: Constants) -> Machine {
         hosts_of_domain: 1,
         payload: 1.0,
         latency: [windtunnel_kernel::Span::ZERO; 2],
+        sites: None,
     }
 }
 
@@ -155,8 +156,8 @@ fn faster_links_never_take_more_where_nobody_has_measured() {
 #[test]
 fn long_cables_take_no_bytes_off_the_links() {
     for hardware in [dgx_h100(), dgx_a100()] {
-        let near = machine(Hardware { wire: 1e-6, ..hardware.clone() }, Constants::default());
-        let far = machine(Hardware { wire: 1e-3, ..hardware }, Constants::default());
+        let near = machine(Hardware { wire: 1e-6.into(), ..hardware.clone() }, Constants::default());
+        let far = machine(Hardware { wire: 1e-3.into(), ..hardware }, Constants::default());
         for (n, domain) in [(2, 1), (4, 2), (16, 8), (64, 4)] {
             for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
             {
