@@ -42,10 +42,12 @@ FUZZ ?= --count 2000
 fuzz: $(ENGINE) $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
-# Recordings beside the project damaged at random, each for as many seconds: readers refuse them and never panic.
-FUZZ_SECONDS ?= 9
+# Recordings damaged at random, for each reader for as many seconds: readers refuse them and never panic.
+FUZZ_SECONDS ?= 20
+FUZZ_THREADS ?= 1
 fuzz-import:
-	WINDTUNNEL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p windtunnel-import --test all recorded_files_damaged -- --nocapture
+	WINDTUNNEL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --profile checked -p windtunnel-import --test all fuzz:: -- \
+		--nocapture --test-threads $(FUZZ_THREADS)
 
 # Important lines changed one at a time, each in a copy: does the test that is named beside it notice? Takes an hour.
 mutants:

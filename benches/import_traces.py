@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from windtunnel import engine
 from windtunnel.engine import InputError
 from windtunnel.validate.board import data_folder
 
 SOURCE = "traces_kineto/hta_a100_ddp_ws2_rank0_nccl_data.json.gz"
 LEAST = 1_100 << 20
 """Bytes of the trace that is made."""
+COMMAND = Path(sys.executable).with_name("windtunnel")
 
 
 def main() -> int:
@@ -37,17 +36,30 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         size = _repeat(source, trace)
-        request = {"kind": "kineto", "sources": [str(trace)], "out": str(Path(folder) / "w.bin"), "missing": "alone"}
-        before, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        answer = json.loads(engine.import_recordings(json.dumps(request)))
-        spent = time.process_time() - before
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(f"trace: {size / 1e6:,.0f} MB, {answer['workload']['operations']:,} operations")
-        print(f"rate: {size / 1e6 / spent:,.0f} MB/s of CPU time")
-        print(
-            f"memory: {most / 1e6:,.0f} MB at the peak, {most / size:.1%} of the trace ({peak / 1024:,.0f} MB before)"
-        )
+        for name, arguments in ways(trace, Path(folder)).items():
+            with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as process:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode != 0:
+                raise RuntimeError(f"{name}: exit status {process.returncode}")
+            spent, most = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+            print(
+                f"{name}: {size / 1e6 / spent:,.0f} MB/s of CPU time, {most / 1e6:,.0f} MB at the peak, "
+                f"{most / size:.1%} of the trace of {size / 1e6:,.0f} MB"
+            )
     return 0
+
+
+def ways(trace: Path, folder: Path) -> dict[str, list[str | Path]]:
+    """Processes that import the trace, each of its own: what else this one has loaded is not the import's."""
+    request = {"kind": "kineto", "sources": [str(trace)], "out": str(folder / "w.bin"), "missing": "alone"}
+    call = f"from windtunnel import engine; engine.import_recordings({json.dumps(request)!r})"
+    command: list[str | Path] = [COMMAND, "import", "kineto", trace, "--missing", "alone", "-o"]
+    return {
+        "a call of the engine, to .bin": [sys.executable, "-c", call],
+        "the command, to .bin": [*command, folder / "c.bin"],
+        "the command, to .wtw": [*command, folder / "c.wtw"],
+    }
 
 
 def _repeat(source: Path, target: Path) -> int:

@@ -23,6 +23,9 @@ windtunnel_kernel::named! {
     }
 }
 
+const HINT_STEPS: &str =
+    "recordings that begin at different iterations do not fit together: record the same steps on all ranks";
+
 /// Most ranks that a recording may say there are: the number is believed before the ranks are there.
 pub(crate) const MOST_RANKS: u32 = 1 << 18;
 
@@ -61,12 +64,8 @@ impl Draft {
         missing: Missing,
         coverage: &mut Coverage,
     ) -> Result<BTreeMap<u32, u32>, ImportError> {
-        let mut absent: Vec<u32> = self.groups.iter().flat_map(|group| group.ranks.iter().copied()).collect();
         let called: Vec<bool> = self.called();
         let needed = |group: usize| called[group] && self.groups[group].ranks.len() > 1;
-        absent.retain(|rank| !self.ranks.contains_key(rank));
-        absent.sort_unstable();
-        absent.dedup();
         let short = (0..self.groups.len()).find(|&group| {
             needed(group) && self.groups[group].ranks.iter().any(|rank| !self.ranks.contains_key(rank))
         });
@@ -210,14 +209,35 @@ impl Draft {
                         told(usual),
                         self.file_of(rank)
                     );
-                    return Err(ImportError::new(self.file_of(odd), expected, found)
-                        .hint("recordings that begin at different iterations do not fit together: record the same steps on all ranks"));
+                    return Err(ImportError::new(self.file_of(odd), expected, found).hint(HINT_STEPS));
+                }
+                if let Some(root) = root_of(kind).filter(|&root| root as usize >= group.ranks.len()) {
+                    let expected =
+                        format!("a root among the {} members of `{}`", group.ranks.len(), group.name);
+                    let found = format!("{root} in call {} of rank {}, {}", at + 1, kinds[0].0, kind.name());
+                    return Err(ImportError::new(self.file_of(kinds[0].0), expected, found));
                 }
                 if said.len() < members.len() {
                     // Recordings end at different calls: what not all have stays as it was recorded.
                     continue;
                 }
                 let parts: Vec<&Call> = said.iter().map(of).collect();
+                // Vectors that are added up have one length. Parts of gathers, scatters and exchanges may differ, and of broadcasts
+                // and reductions some formats count at the root what others do not.
+                let sizes: Vec<(u32, u64)> = said.iter().map(|call| (call.0, of(call).bytes)).collect();
+                let summed = kind == CollectiveKind::AllReduce
+                    && said.iter().all(|call| of(call).exact && of(call).bytes > 0);
+                if let (true, Some(((odd, own), (rank, usual)))) = (summed, odd_one(&sizes)) {
+                    let expected =
+                        format!("calls of one size on all members of communicator `{}`", group.name);
+                    let found = format!(
+                        "its call {} is {} of {own} B here, on rank {odd}, and of {usual} B on rank {rank} ({})",
+                        at + 1,
+                        told(kind),
+                        self.file_of(rank)
+                    );
+                    return Err(ImportError::new(self.file_of(odd), expected, found).hint(HINT_STEPS));
+                }
                 let came: Option<Vec<(u32, i64)>> =
                     said.iter().zip(&parts).map(|(&(rank, _), call)| Some((rank, call.came?))).collect();
                 if let (Some(came), true) = (came, parts.len() > 1) {
@@ -393,18 +413,21 @@ impl Draft {
 
 /// A collective by its name, with its root if it has one.
 fn told(kind: CollectiveKind) -> String {
+    root_of(kind).map_or_else(|| kind.name().to_owned(), |root| format!("{} of root {root}", kind.name()))
+}
+
+/// The root of a collective that has one, a place among its members.
+fn root_of(kind: CollectiveKind) -> Option<u32> {
     match kind {
-        CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } => {
-            format!("{} of root {root}", kind.name())
-        }
-        _ => kind.name().to_owned(),
+        CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } => Some(root),
+        _ => None,
     }
 }
 
-/// Where members name different collectives: the first of those fewest members name, and the first of those most do. Of two that disagree
+/// Where members name different collectives or sizes: the first of those fewest members name, and the first of those most do. Of two that disagree
 /// the later one stands for the odd one.
-fn odd_one(kinds: &[(u32, CollectiveKind)]) -> Option<((u32, CollectiveKind), (u32, CollectiveKind))> {
-    let many = |kind: CollectiveKind| kinds.iter().filter(|(_, own)| *own == kind).count();
+fn odd_one<T: Copy + PartialEq>(kinds: &[(u32, T)]) -> Option<((u32, T), (u32, T))> {
+    let many = |kind: T| kinds.iter().filter(|(_, own)| *own == kind).count();
     let (first, others) = kinds.split_first()?;
     others.iter().find(|(_, kind)| *kind != first.1)?;
     let mut usual = *first;

@@ -159,11 +159,28 @@ fn read_binary(input: &Input) -> Result<Vec<Node>, ImportError> {
         let at = bytes.place();
         let message = bytes.take(length)?;
         if std::mem::replace(&mut first, false) {
+            known_version(&input.name, at, message)?;
             continue;
         }
         nodes.push(node(&input.name, at, message)?);
     }
     Ok(nodes)
+}
+
+/// The first message says the version, where it says anything: later ones may count fields anew.
+fn known_version(file: &str, at: u64, message: &[u8]) -> Result<(), ImportError> {
+    let mut fields = Bytes::new(file, message);
+    while let Ok(Some(field)) = fields.field() {
+        let version = if field.number == 1 { field.value.text() } else { continue };
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major > 1) {
+            let found = format!("version `{}`", version.chars().take(40).collect::<String>());
+            return Err(ImportError::new(file, "a Chakra trace of version 0.0.4 or 1.0.0", found)
+                .at(Place::Byte(at))
+                .hint("a newer Chakra wrote it: convert it with its tools, or write it as 1.0.0"));
+        }
+    }
+    Ok(())
 }
 
 fn node(file: &str, at: u64, message: &[u8]) -> Result<Node, ImportError> {
@@ -221,7 +238,7 @@ fn attribute(file: &str, message: &[u8], node: &mut Node) -> Result<(), ImportEr
 }
 
 fn kind_of(node: &Node) -> Option<CollectiveKind> {
-    let root = node.root.unwrap_or(0) as u32;
+    let root = u32::try_from(node.root.unwrap_or(0)).unwrap_or(u32::MAX);
     Some(match node.comm_type? {
         0 => CollectiveKind::AllReduce,
         1 => CollectiveKind::Reduce { root },
@@ -296,6 +313,7 @@ fn program(
                     splits: None,
                     sequence: None,
                     nanoseconds,
+                    exact: true,
                     came: None,
                 });
                 Work::Call(rank.calls.len() as u32 - 1)

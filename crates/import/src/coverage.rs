@@ -73,10 +73,10 @@ impl Coverage {
         for &(rank, own) in came {
             let sum = self.arrivals.entry((group.to_owned(), rank)).or_default();
             sum.collectives += 1;
-            sum.waited_ns += at.abs_diff(own);
+            sum.waited_ns = sum.waited_ns.saturating_add(at.abs_diff(own));
             if rank == last {
                 sum.last += 1;
-                sum.held_up_ns += at.abs_diff(second);
+                sum.held_up_ns = sum.held_up_ns.saturating_add(at.abs_diff(second));
             }
         }
     }

@@ -25,6 +25,8 @@ pub struct Call {
     pub sequence: Option<u64>,
     /// Recorded time, waiting included.
     pub nanoseconds: u64,
+    /// Whether its size is that of one vector for all members: an all-reduce that stands for a scan may be counted as less.
+    pub exact: bool,
     /// When this member came, in ns of a clock that all ranks share; where the recording says it.
     pub came: Option<i64>,
 }

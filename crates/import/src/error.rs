@@ -53,12 +53,15 @@ impl ImportError {
 
     /// An error of the operating system or of a decoder, `read` bytes into the file.
     pub fn io(file: &str, read: u64, error: &std::io::Error) -> Self {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        use std::io::ErrorKind::{InvalidData, InvalidInput, OutOfMemory, UnexpectedEof};
+        let memory = error.kind() == OutOfMemory;
         let damaged = matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof);
         let found = if damaged { format!("damaged or cut data ({error})") } else { error.to_string() };
         let error = Self::new(file, "a readable file", found).at(Place::Byte(read));
         if damaged {
             error.hint("copy the file again; `gzip -t FILE` tells whether it is whole")
+        } else if memory {
+            error.hint("this kind of recording is read whole: use a machine with more memory than it is long, or record less")
         } else {
             error
         }

@@ -94,6 +94,11 @@ pub fn read(input: &Input, coverage: &mut Coverage) -> Result<ExecutionTrace, Im
             "a JSON document without them",
         ));
     }
+    if !trace.schema.starts_with("1.") {
+        let found = format!("schema `{}`", trace.schema.chars().take(40).collect::<String>());
+        return Err(ImportError::new(&input.name, "an execution trace of schema 1.0.1 to 1.1.1", found)
+            .hint("a newer PyTorch wrote it: import the Kineto traces without it"));
+    }
     trace.calls.sort_by_key(|call| call.order);
     coverage.add(
         "operator of an execution trace",
@@ -140,7 +145,7 @@ fn logged(node: &Node) -> Option<Logged> {
         values.get(index)?.as_array()?.iter().map(Value::as_u64).collect()
     };
     let splits = list(at + 1).filter(|splits| !splits.is_empty()).and_then(|splits| {
-        let rows: u64 = splits.iter().sum();
+        let rows = splits.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
         let part = |part: &u64| (u128::from(*part) * u128::from(bytes) / u128::from(rows.max(1))) as u64;
         (rows > 0).then(|| splits.iter().map(part).collect())
     });

@@ -64,6 +64,7 @@ impl Reader for FlightRecorder {
                 return Err(ImportError::new(&input.name, expected, format!("version `{version}`"))
                     .hint("a newer PyTorch wrote it: what its entries mean is not known here"));
             }
+            bounded(values.root(), &input.name)?;
             let digits: String = input
                 .leaf()
                 .chars()
@@ -102,6 +103,34 @@ impl Reader for FlightRecorder {
         Ok(draft)
     }
 }
+
+/// Refuses a dump whose entries share their parts so often that walking them takes longer than any dump of its length should: a pickle
+/// of a megabyte can refer to one list of shapes from each of 200,000 entries.
+fn bounded(root: Value<'_>, file: &str) -> Result<(), ImportError> {
+    let most = 1_000_000 + 64 * root.total();
+    let mut walked = root.len();
+    let groups = root.get("pg_config").into_iter().flat_map(Value::entries).map(|(_, group)| group);
+    for entry in root.get("entries").into_iter().flat_map(Value::items).chain(groups) {
+        walked = walked.saturating_add(entry.len());
+        let lists = if walked > most { [None; 3] } else { LISTS.map(|key| entry.get(key)) };
+        for list in lists.into_iter().flatten() {
+            walked = walked.saturating_add(list.len());
+            if walked > most {
+                break;
+            }
+            walked = walked.saturating_add(list.items().map(Value::len).sum());
+        }
+        if walked > most {
+            let expected = "entries with parts of their own".to_owned();
+            return Err(ImportError::new(file, expected, "parts that very many entries share")
+                .hint("PyTorch writes no such dump"));
+        }
+    }
+    Ok(())
+}
+
+/// Members of an entry or a group that are walked.
+const LISTS: [&str; 3] = ["input_sizes", "output_sizes", "ranks"];
 
 /// Members of the groups of a dump, by name: `ranks` is a list, or a text that is one.
 fn groups(root: Value<'_>) -> BTreeMap<String, Vec<u32>> {
@@ -149,7 +178,7 @@ fn program(
             .hint("dump with `TORCH_FR_DUMP_TEMP_FILE` and `TORCH_NCCL_TRACE_BUFFER_SIZE` above 0"));
     };
     let mut list: Vec<Value<'_>> = entries.items().collect();
-    list.sort_by_key(|entry| entry.get("record_id").and_then(Value::int).unwrap_or(0));
+    list.sort_by_cached_key(|entry| entry.get("record_id").and_then(Value::int).unwrap_or(0));
     let (mut host, mut device): (Option<(u32, i64)>, Option<u32>) = (None, None);
     let label = rank.label("host");
     for (place, entry) in (1..).zip(list) {
@@ -158,7 +187,8 @@ fn program(
             ImportError::new(file, "`time_created_ns`", "an entry without it").at(Place::Record(place))
         })?;
         let (from, after) = host.map_or((begin, None), |(node, time)| (time, Some(node)));
-        let node = rank.calc((created - from).max(0) as u64, HOST_STREAM, label, after.as_slice());
+        let node =
+            rank.calc(created.saturating_sub(from).max(0) as u64, HOST_STREAM, label, after.as_slice());
         host = Some((node, created.max(from)));
         let name = entry.get("profiling_name").and_then(Value::text).unwrap_or("");
         let plain = name.split_once(':').map_or(name, |(_, call)| call);
@@ -200,7 +230,16 @@ fn program(
                 .get("collective_seq_id")
                 .and_then(Value::int)
                 .and_then(|number| u64::try_from(number).ok());
-            rank.calls.push(Call { group, kind, bytes, splits: None, sequence, nanoseconds, came: None });
+            rank.calls.push(Call {
+                group,
+                kind,
+                bytes,
+                splits: None,
+                sequence,
+                nanoseconds,
+                exact: true,
+                came: None,
+            });
             Work::Call(rank.calls.len() as u32 - 1)
         } else if let Some((sends, peer)) = message(plain) {
             let Some(&peer) = members.get(peer).filter(|&&peer| peer != number) else {

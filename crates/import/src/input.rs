@@ -93,7 +93,8 @@ impl Input {
 
 fn head(input: &mut dyn Read, most: usize, name: &str) -> Result<Vec<u8>, ImportError> {
     let mut head = Vec::with_capacity(most.min(1 << 16));
-    input.take(most as u64).read_to_end(&mut head).map_err(|error| ImportError::io(name, 0, &error))?;
+    let read = input.take(most as u64).read_to_end(&mut head);
+    read.map_err(|error| ImportError::io(name, head.len() as u64, &error))?;
     Ok(head)
 }
 
@@ -224,6 +225,7 @@ fn members(archive: &Input) -> Result<Vec<Input>, ImportError> {
 
 fn take(input: &mut dyn Read, most: u64, name: &str, at: u64) -> Result<Vec<u8>, ImportError> {
     let mut bytes = Vec::new();
-    input.take(most).read_to_end(&mut bytes).map_err(|error| ImportError::io(name, at, &error))?;
+    let read = input.take(most).read_to_end(&mut bytes);
+    read.map_err(|error| ImportError::io(name, at + bytes.len() as u64, &error))?;
     Ok(bytes)
 }

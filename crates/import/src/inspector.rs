@@ -162,6 +162,7 @@ fn program(
                     splits: None,
                     sequence: Some(record.number),
                     nanoseconds: record.length,
+                    exact: true,
                     came: None,
                 });
                 Work::Call(rank.calls.len() as u32 - 1)

@@ -88,6 +88,9 @@ fn identity(line: &str) -> Option<(u32, u32)> {
     (id == "0" && rank < size).then_some((rank, size))
 }
 
+const CUT: &str =
+    "a last line that was being written may be cut: let the program end before its files are copied";
+
 struct LineOf<'a> {
     file: &'a str,
     line: u64,
@@ -100,7 +103,10 @@ impl LineOf<'_> {
     }
 
     fn field(&self, index: usize, what: &str) -> Result<&str, ImportError> {
-        self.fields.get(index).copied().ok_or_else(|| self.fault(what, "the end of the line"))
+        self.fields.get(index).copied().ok_or_else(|| {
+            let found = "the end of the line";
+            ImportError::new(self.file, what, found).at(Place::Line(self.line)).hint(CUT)
+        })
     }
 
     fn number(&self, index: usize, what: &str) -> Result<i64, ImportError> {
@@ -108,10 +114,17 @@ impl LineOf<'_> {
         text.split(',').next().unwrap_or(text).parse().map_err(|_| self.fault(what, text))
     }
 
+    /// The rank of a root; whether it is a member is seen when all are there.
+    fn root(&self, index: usize) -> Result<u32, ImportError> {
+        Ok(u32::try_from(self.number(index, "a root")?).unwrap_or(u32::MAX))
+    }
+
     /// A time in µs as ns.
     fn time(&self, index: usize) -> Result<i64, ImportError> {
         let text = self.field(index, "a time in microseconds")?;
-        crate::kineto::nanoseconds(text).ok_or_else(|| self.fault("a time in microseconds", text))
+        crate::kineto::nanoseconds(text)
+            .filter(|at| at.unsigned_abs() <= crate::kineto::LATEST)
+            .ok_or_else(|| self.fault("a time in microseconds", text))
     }
 
     /// count × size of the datatype behind it.
@@ -153,16 +166,10 @@ impl LineOf<'_> {
         let ranks: Vec<u32> = (0..world).collect();
         // Where the communicator and the sizes of each collective stand.
         let collective = match call {
-            "Bcast" => Some((
-                CollectiveKind::Broadcast { root: self.number(5, "a root")? as u32 },
-                self.bytes(3)?,
-                6,
-            )),
+            "Bcast" => Some((CollectiveKind::Broadcast { root: self.root(5)? }, self.bytes(3)?, 6)),
             "Barrier" => Some((CollectiveKind::Barrier, 0, 2)),
             "Allreduce" | "Scan" | "Exscan" => Some((CollectiveKind::AllReduce, self.bytes(4)?, 7)),
-            "Reduce" => {
-                Some((CollectiveKind::Reduce { root: self.number(7, "a root")? as u32 }, self.bytes(4)?, 8))
-            }
+            "Reduce" => Some((CollectiveKind::Reduce { root: self.root(7)? }, self.bytes(4)?, 8)),
             "Allgather" => {
                 Some((CollectiveKind::AllGather, self.bytes(3)?.saturating_mul(u64::from(world)), 8))
             }

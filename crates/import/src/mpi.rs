@@ -89,7 +89,7 @@ impl<'a> Script<'a> {
     /// A call goes from `start` to `end` (ns): what was before is computation.
     pub(crate) fn call(&mut self, start: i64, end: i64, coverage: &mut Coverage) {
         if let Some(clock) = self.clock {
-            self.compute((start - clock).max(0) as u64, coverage);
+            self.compute(start.saturating_sub(clock).max(0) as u64, coverage);
         }
         self.begin.get_or_insert(start);
         self.clock = Some(end.max(start));
@@ -109,7 +109,7 @@ impl<'a> Script<'a> {
     /// The rank's program; what it took when it was recorded goes to the account.
     pub(crate) fn finish(self, coverage: &mut Coverage) -> RankDraft {
         if let (Some(begin), Some(end)) = (self.begin, self.clock) {
-            coverage.span(self.number, "program", (end - begin).max(0) as u64);
+            coverage.span(self.number, "program", end.saturating_sub(begin).max(0) as u64);
         }
         self.rank
     }
@@ -206,7 +206,8 @@ impl<'a> Script<'a> {
         let verdict = if as_another.is_some() { Verdict::Approximated } else { Verdict::Mapped };
         coverage.count(&what, verdict, as_another.unwrap_or(""), bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
-        self.rank.calls.push(Call { group, kind, bytes, splits, sequence: None, nanoseconds, came });
+        let exact = as_another.is_none();
+        self.rank.calls.push(Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact, came });
         let work = Work::Call(self.rank.calls.len() as u32 - 1);
         let Some(request) = request else { return self.blocking(work, kind.name(), &[]) };
         let label = self.rank.label(kind.name());

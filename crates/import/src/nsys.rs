@@ -69,6 +69,9 @@ impl Reader for Nsys {
     }
 }
 
+/// Newest major version of the schema whose tables are known: that of Nsight Systems 2021 to 2026.
+const NEWEST: u32 = 3;
+
 fn read_export(
     file: &str,
     database: &Database<'_>,
@@ -81,12 +84,18 @@ fn read_export(
             strings.insert(id, text.to_owned());
         }
     })?;
-    let mut blobs = true;
-    database.rows("META_DATA_EXPORT", &["name", "value"], |row| {
-        if row[0].text() == Some("EXPORT_PARAM_INCLUDE_BLOBS") {
-            blobs = row[1].text() == Some("true");
-        }
+    let (mut blobs, mut version) = (true, String::new());
+    database.rows("META_DATA_EXPORT", &["name", "value"], |row| match row[0].text() {
+        Some("EXPORT_PARAM_INCLUDE_BLOBS") => blobs = row[1].text() == Some("true"),
+        Some("EXPORT_SCHEMA_VERSION") => row[1].text().unwrap_or_default().clone_into(&mut version),
+        _ => {}
     })?;
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_some_and(|major| major > NEWEST) {
+        let expected = format!("an export of schema version up to {NEWEST}");
+        return Err(ImportError::new(file, expected, format!("`EXPORT_SCHEMA_VERSION` {version}"))
+            .hint("a newer Nsight Systems wrote it: export with one of 2026 or before"));
+    }
     let mut exports = Export { by_process: BTreeMap::new(), strings };
     exports.device(database, "CUPTI_ACTIVITY_KIND_KERNEL", Some("shortName"), "")?;
     exports.device(database, "CUPTI_ACTIVITY_KIND_MEMCPY", None, "copy of memory")?;
@@ -245,7 +254,7 @@ impl Export {
             let (Some(start), Some(end)) = (row[0].int(), row[1].int()) else { return };
             let Some(call) = text.strip_prefix("nccl") else {
                 others.operations += 1;
-                others.nanoseconds += (end - start).max(0) as u64;
+                others.nanoseconds = others.nanoseconds.saturating_add((end - start).max(0) as u64);
                 return;
             };
             let dims = if let Cell::Blob(blob) = &row[5] { payload(blob) } else { None };

@@ -6,7 +6,7 @@
 //! depth of nesting is walked by recursion.
 
 use crate::bytes::Bytes;
-use crate::error::ImportError;
+use crate::error::{ImportError, Place};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +52,12 @@ impl Values {
     /// # Errors
     /// [`ImportError`] for text that is none.
     pub fn from_json(file: &str, text: &[u8]) -> Result<Self, ImportError> {
-        let value: serde_json::Value = serde_json::from_slice(text)
-            .map_err(|error| ImportError::new(file, "JSON", error.to_string()))?;
+        let value: serde_json::Value = serde_json::from_slice(text).map_err(|error| {
+            if error.is_eof() {
+                return ImportError::cut(file, text.len() as u64, "the end of a JSON document");
+            }
+            ImportError::new(file, "JSON", error.to_string()).at(Place::Line(error.line() as u64))
+        })?;
         let mut values = Self { nodes: Vec::new(), root: 0 };
         values.root = values.add_json(value);
         Ok(values)
@@ -106,6 +110,25 @@ impl<'a> Value<'a> {
         list.iter().map(move |&at| Value { all: self.all, at })
     }
 
+    /// How many elements or keys it has.
+    pub fn len(self) -> usize {
+        match self.node() {
+            Node::List(list) => list.len(),
+            Node::Dict(list) => list.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many values there are in all, each counted once however often it is referred to.
+    pub fn total(self) -> usize {
+        self.all.nodes.len()
+    }
+
     /// Keys and values of a dictionary.
     pub fn entries(self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> {
         let list: &[(u32, u32)] = if let Node::Dict(list) = self.node() { list } else { &[] };
@@ -155,7 +178,7 @@ struct Machine<'a> {
     memo: Vec<Option<u32>>,
 }
 
-/// Reads a pickle of protocol 0 to 5.
+/// Reads a pickle of protocol 1 to 5; 0 is text, and nothing writes dumps in it.
 ///
 /// # Errors
 /// [`ImportError`]: an instruction that would call or build something, damaged or cut data.
@@ -388,6 +411,12 @@ impl Machine<'_> {
                     format!("instruction {instruction:#04x}, which names, calls or builds something"),
                 );
                 return Err(error.hint("no dump of PyTorch needs it: do not open this file with Python"));
+            }
+            b'p' | b'g' | b'I' | b'L' | b'F' | b'S' | b'V' => {
+                let found = format!("instruction {instruction:#04x} of protocol 0");
+                return Err(self
+                    .fault("a pickle of protocol 1 to 5", found)
+                    .hint("PyTorch writes protocol 2"));
             }
             other => return Err(self.fault("an instruction of a pickle", format!("{other:#04x}"))),
         }

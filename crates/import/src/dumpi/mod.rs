@@ -387,7 +387,7 @@ impl State {
         let mut size = |count: i64, datatype: i64| {
             u64::try_from(count).unwrap_or(0).saturating_mul(self.size(datatype, coverage))
         };
-        let root = |rank: i64| rank.max(0) as u32;
+        let root = |rank: i64| u32::try_from(rank).unwrap_or(u32::MAX);
         let array = |index: usize| call.arrays.get(index).map_or(&[][..], Vec::as_slice);
         // Where the communicator stands among the numbers.
         let (kind, bytes, communicator) = match call.function {

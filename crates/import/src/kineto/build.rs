@@ -91,21 +91,21 @@ pub(crate) fn build(
         match point {
             Point::Launch(call) => {
                 let HostCall { correlation, thread, .. } = trace.host[call as usize];
-                let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
+                let node = rank.calc(at.saturating_sub(from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
                 for &(_, op) in launches.of(correlation) {
                     launched[op as usize] = (node, thread, at);
                 }
             }
             Point::Wait => {
-                let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
+                let node = rank.calc(at.saturating_sub(from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
             }
             Point::Begin(step) | Point::End(step) => {
                 let end = matches!(point, Point::End(_));
                 let (name, _, _) = &trace.steps[step as usize];
                 let label = rank.label(&format!("{name} {}", if end { "end" } else { "begin" }));
-                let node = rank.calc((at - from).max(0) as u64, HOST_STREAM, label, &before);
+                let node = rank.calc(at.saturating_sub(from).max(0) as u64, HOST_STREAM, label, &before);
                 host = Some((node, at));
             }
             Point::Waited(call) => {
@@ -114,7 +114,8 @@ pub(crate) fn build(
                 let latest = ends.iter().map(|&(_, end)| end).max().unwrap_or(i64::MIN).max(from);
                 let mut after = before;
                 after.extend(ends.iter().map(|&(node, _)| node));
-                let node = rank.calc((at - latest).max(0) as u64, HOST_STREAM, wait_label, &after);
+                let node =
+                    rank.calc(at.saturating_sub(latest).max(0) as u64, HOST_STREAM, wait_label, &after);
                 host = Some((node, at));
                 let (verdict, why) = match reason {
                     Reason::Known => (Verdict::Mapped, ""),
@@ -135,7 +136,7 @@ pub(crate) fn build(
                     .max()
                     .unwrap_or(from)
                     .max(from);
-                let node = rank.calc((at - end).max(0) as u64, HOST_STREAM, wait_label, &after);
+                let node = rank.calc(at.saturating_sub(end).max(0) as u64, HOST_STREAM, wait_label, &after);
                 host = Some((node, at));
             }
             Point::Device(index) => {
@@ -418,7 +419,8 @@ fn stream_numbers(trace: &Trace, coverage: &mut Coverage) -> Vec<StreamId> {
     let mut busy = vec![0i64; trace.streams.len()];
     for op in &trace.device {
         if !is_communication(trace, op) {
-            busy[op.stream as usize] += op.end - op.start;
+            let busy = &mut busy[op.stream as usize];
+            *busy = busy.saturating_add(op.end - op.start);
         }
     }
     let first = (0..busy.len()).max_by_key(|&stream| (busy[stream], std::cmp::Reverse(stream)));

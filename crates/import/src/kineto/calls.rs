@@ -134,8 +134,8 @@ impl Arguments {
             ..Self::default()
         };
         if raw.collective.is_some() {
-            let ranks =
-                list(raw.group_ranks).map(|ranks| ranks.into_iter().map(|rank| rank as u32).collect());
+            let ranks = list(raw.group_ranks)
+                .and_then(|ranks| ranks.into_iter().map(|rank| u32::try_from(rank).ok()).collect());
             found.collective = string(raw.collective);
             found.dtype = string(raw.dtype);
             found.sent = count(raw.sent);

@@ -138,15 +138,17 @@ impl<'a> Caller<'a> {
         let plain = name.trim_start_matches('_').to_ascii_lowercase();
         let text = said.group_text.as_deref().unwrap_or("");
         let dimension = dimension_of(text);
+        let other =
+            |rank: i64| u32::try_from(rank).map_err(|_| "its other rank is none: its recorded time stays");
         if let (true, Some(to)) = (plain == "send", said.destination) {
             return Ok((
-                Found { call: Message::Send(to as u32, sent.max(received)), dimension },
+                Found { call: Message::Send(other(to)?, sent.max(received)), dimension },
                 Verdict::Mapped,
                 "",
             ));
         }
         if let (true, Some(from)) = (plain == "recv", said.source) {
-            return Ok((Found { call: Message::Receive(from as u32), dimension }, Verdict::Mapped, ""));
+            return Ok((Found { call: Message::Receive(other(from)?), dimension }, Verdict::Mapped, ""));
         }
         let (ranks, why) = self
             .members(trace, said)
@@ -161,7 +163,7 @@ impl<'a> Caller<'a> {
             CollectiveKind::Barrier => 0,
             _ => sent.max(received),
         };
-        let rows: u64 = said.split_in.iter().sum();
+        let rows = said.split_in.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
         let splits =
             (kind == CollectiveKind::AllToAll && said.split_in.len() as u64 == n && rows > 0).then(|| {
                 said.split_in
@@ -171,7 +173,7 @@ impl<'a> Caller<'a> {
             });
         let group = draft.group(said.group_name.as_deref().unwrap_or("group"), &ranks, dimension);
         let sequence = said.sequence.and_then(|number| u64::try_from(number).ok());
-        let call = Call { group, kind, bytes, splits, sequence, nanoseconds, came: None };
+        let call = Call { group, kind, bytes, splits, sequence, nanoseconds, exact: true, came: None };
         let verdict = if why.is_empty() { Verdict::Mapped } else { Verdict::Guessed };
         Ok((Found { call: Message::Call(call), dimension }, verdict, why))
     }
@@ -193,7 +195,13 @@ impl<'a> Caller<'a> {
             && stride > 0
             && size <= u64::from(self.world)
         {
-            return Some(((0..size as i64).map(|index| (start + index * stride) as u32).collect(), ""));
+            let rank = |index: i64| {
+                let rank = index.checked_mul(stride).and_then(|far| far.checked_add(start))?;
+                u32::try_from(rank).ok()
+            };
+            if let Some(ranks) = (0..size as i64).map(rank).collect() {
+                return Some((ranks, ""));
+            }
         }
         (size == u64::from(self.world))
             .then(|| ((0..self.world).collect(), "its group is as large as the world: taken for it"))
@@ -226,7 +234,7 @@ impl<'a> Caller<'a> {
         // One library on one device numbers its groups in the kernel's arguments only; without them all ranks are taken.
         let several = trace.groups.iter().filter(|group| group.ranks.len() > 1).count() > 1;
         let why = if several { "its group is not recorded: taken for the world" } else { "" };
-        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, came: None };
+        let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact: true, came: None };
         Some((Found { call: Message::Call(call), dimension: Dimension::Other }, why))
     }
 }

@@ -219,6 +219,13 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         return Err(ImportError::new(&input.name, "`traceEvents`", "a JSON document without it")
             .hint("`windtunnel import --detect FILE` says what it is"));
     }
+    if let Some(text) = elements.member("schemaVersion")
+        && text != b"1"
+    {
+        let found = format!("`schemaVersion` {}", String::from_utf8_lossy(&text[..text.len().min(40)]));
+        return Err(ImportError::new(&input.name, "a Kineto trace of schema version 1", found)
+            .hint("a newer profiler wrote it: what its events mean is not known here"));
+    }
     if let Some(text) = elements.member("distributedInfo") {
         let info: Distributed = serde_json::from_slice(text).map_err(|error| {
             ImportError::new(&input.name, "`distributedInfo` with rank and world_size", error.to_string())
@@ -336,9 +343,12 @@ impl Reader {
             let found = event.dur.map_or("", RawValue::get);
             return Err(("a duration `dur` of at least 0".to_owned(), format!("`{found}` of `{name}`")));
         }
-        let end = start.checked_add(length).ok_or_else(|| {
+        let end = start
+            .checked_add(length)
+            .filter(|end| end.unsigned_abs() <= super::LATEST && start.unsigned_abs() <= super::LATEST);
+        let end = end.ok_or_else(|| {
             let found = event.ts.map_or("", RawValue::get);
-            ("a time `ts` below 2^63 ns".to_owned(), format!("`{found}` of `{name}`"))
+            ("a time `ts` within 73 years of 1970".to_owned(), format!("`{found}` of `{name}`"))
         })?;
         if !matches!(category, "Trace" | "overhead") {
             let (first, last) = trace.span.unwrap_or((start, end));

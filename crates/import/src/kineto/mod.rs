@@ -9,6 +9,8 @@ mod communication;
 mod events;
 mod time;
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 
 pub(crate) use build::short;
@@ -18,6 +20,7 @@ pub(crate) use communication::kind_of;
 pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind};
 pub(crate) use time::nanoseconds;
 
+use crate::assemble::believable;
 use crate::coverage::{Coverage, Verdict};
 use crate::draft::Draft;
 use crate::error::ImportError;
@@ -29,6 +32,9 @@ use windtunnel_kernel::registry::Entry;
 
 /// Kineto traces.
 pub struct Kineto;
+
+/// No recording has an instant further from 1970 than 73 years, so that differences of instants fit.
+pub(crate) const LATEST: u64 = 1 << 61;
 
 /// Clocks further apart than this are set by collectives.
 const CLOCKS: i64 = 1_000_000;
@@ -98,9 +104,10 @@ pub(crate) fn assemble(
     coverage: &mut Coverage,
 ) -> Result<Draft, ImportError> {
     number(&mut traces, coverage)?;
-    let world = crate::assemble::believable(world(&traces), &source)?;
+    let world = world(&traces);
     let mut draft = Draft { world: Some(world), source, ..Draft::default() };
     align_clocks(&mut traces, coverage);
+    let seen = traces.iter().any(|trace| trace.span.is_some());
     let origin = traces.iter().filter_map(|trace| trace.span.map(|(first, _)| first)).min().unwrap_or(0);
     let logged = pair(&traces, logs, coverage);
     for (trace, logged) in traces.into_iter().zip(logged) {
@@ -116,12 +123,9 @@ pub(crate) fn assemble(
         draft.ranks.insert(rank, program.of_file(&trace.file));
     }
     if draft.ranks.is_empty() {
-        return Err(ImportError::new(
-            &draft.source,
-            "kernels, or collectives of a CPU",
-            "operators of the host alone",
-        )
-        .hint("record with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"));
+        let found = if seen { "operators of the host alone" } else { "no event" };
+        return Err(ImportError::new(&draft.source, "kernels, or collectives of a CPU", found)
+            .hint("record with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"));
     }
     Ok(draft)
 }
@@ -157,6 +161,7 @@ fn number(traces: &mut [Trace], coverage: &mut Coverage) -> Result<(), ImportErr
             coverage.count("rank", Verdict::Guessed, why, 0, 0);
             trace.rank = Some(if several { index } else { 0 });
         }
+        believable(world(std::slice::from_ref(trace)), &trace.file)?;
     }
     traces.sort_by_key(|trace| trace.rank);
     if let Some(pair) = traces.windows(2).find(|pair| pair[0].rank == pair[1].rank) {
@@ -167,6 +172,13 @@ fn number(traces: &mut [Trace], coverage: &mut Coverage) -> Result<(), ImportErr
             format!("rank {rank} again, as in {}", pair[0].file),
         )
         .hint("give the files of one profiled step, one a rank"));
+    }
+    let said = |trace: &Trace| Some((trace.world?, trace.file.clone()));
+    let worlds: Vec<(u32, String)> = traces.iter().filter_map(said).collect();
+    if let Some((world, file)) = worlds.iter().find(|(world, _)| *world != worlds[0].0) {
+        let found = format!("{world} here, and {} in {}", worlds[0].0, worlds[0].1);
+        return Err(ImportError::new(file, "as many ranks (`world_size`) as in the other traces", found)
+            .hint("these are files of several runs: give those of one"));
     }
     Ok(())
 }
@@ -224,27 +236,30 @@ fn pair<'a>(
     all
 }
 
-/// Moves ranks whose clocks disagree, by the median distance of the ends of annotated or described collectives.
+/// Moves ranks whose clocks disagree, by the median distance of the ends of collectives that they share with ranks whose clocks are known.
 fn align_clocks(traces: &mut [Trace], coverage: &mut Coverage) {
-    let ends = |trace: &Trace| -> Vec<i64> {
-        let of = |op: &&events::DeviceOp| {
-            trace.names[op.name as usize].contains("ncclKernel")
-                || trace.names[op.name as usize].contains("ncclDevKernel")
-        };
-        trace.device.iter().filter(of).map(|op| op.end).collect()
-    };
-    let Some((first, others)) = traces.split_first_mut() else { return };
-    let reference = ends(first);
-    for trace in others {
-        let own = ends(trace);
-        if own.is_empty() || own.len() != reference.len() {
-            continue;
+    let mut left: Vec<(&mut Trace, Ends)> = traces
+        .iter_mut()
+        .map(|trace| {
+            let ends = ends(trace);
+            (trace, ends)
+        })
+        .collect();
+    if left.len() < 2 {
+        return;
+    }
+    let mut known: Ends = left.remove(0).1;
+    // Ranks of other stages of a pipeline may share a group with a rank that shares one with the first.
+    while let Some(at) = left.iter().position(|(_, own)| own.keys().any(|group| known.contains_key(group))) {
+        let (trace, mut own) = left.remove(at);
+        let mut apart: Vec<i64> = Vec::new();
+        for (group, ends) in &own {
+            let reference = known.get(group).into_iter().flatten();
+            apart.extend(ends.iter().zip(reference).map(|(own, reference)| own.saturating_sub(*reference)));
         }
-        let mut apart: Vec<i64> =
-            own.iter().zip(&reference).map(|(own, reference)| own - reference).collect();
         apart.sort_unstable();
         let shift = apart[apart.len() / 2];
-        if shift.abs() > CLOCKS {
+        if shift.saturating_abs() > CLOCKS {
             coverage.count(
                 "clock of a rank",
                 Verdict::Approximated,
@@ -252,7 +267,40 @@ fn align_clocks(traces: &mut [Trace], coverage: &mut Coverage) {
                 0,
                 shift.unsigned_abs(),
             );
-            trace.shift(-shift);
+            trace.shift(shift.saturating_neg());
+            own.values_mut().flatten().for_each(|end| *end = end.saturating_sub(shift));
+        }
+        for (group, ends) in own {
+            known.entry(group).or_insert(ends);
         }
     }
+    if !left.is_empty() {
+        let ranks: Vec<u32> = left.iter().filter_map(|(trace, _)| trace.rank).collect();
+        coverage.note(format!(
+            "no collective ties the clocks of {} to those of others: they are taken as they are",
+            crate::assemble::ranks_text(&ranks)
+        ));
+    }
 }
+
+/// When a rank's collectives ended, by group; those of kernels that do not say theirs under no name.
+type Ends = BTreeMap<String, Vec<i64>>;
+
+fn ends(trace: &Trace) -> Ends {
+    let mut ends = Ends::new();
+    for op in &trace.device {
+        let group = match op.arguments {
+            Some(said) => {
+                let said = &trace.arguments[said as usize];
+                format!("{:?} {:?}", said.group_name, said.group_ranks)
+            }
+            None if NCCL.iter().any(|part| trace.names[op.name as usize].contains(part)) => String::new(),
+            None => continue,
+        };
+        ends.entry(group).or_default().push(op.end);
+    }
+    ends
+}
+
+/// Parts of the names of NCCL's kernels.
+const NCCL: [&str; 2] = ["ncclKernel", "ncclDevKernel"];

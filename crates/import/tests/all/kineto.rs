@@ -123,6 +123,89 @@ fn an_event_that_cannot_be_is_placed_where_it_begins() {
     let negative = told("a duration `dur` of at least 0", "`-5.5` of `softmax`");
     assert_eq!(bad("\"ts\":1052,\"dur\":10", "\"ts\":1052,\"dur\":-5.5"), negative);
     assert_eq!(bad("\"ts\":1000.5", "\"ts\":1e400"), told("`ts` in microseconds", "`1e400`"));
-    let late = told("a time `ts` below 2^63 ns", "`9223372036854775` of `softmax`");
+    let late = told("a time `ts` within 73 years of 1970", "`9223372036854775` of `softmax`");
     assert_eq!(bad("\"ts\":1052,\"dur\":10", "\"ts\":9223372036854775,\"dur\":1000"), late);
+}
+
+#[test]
+fn clocks_are_compared_within_groups_and_over_ranks_that_share_them() {
+    // Ranks 0 and 1 share a group, 1 and 2 another; rank 2's clock is a second ahead, and it has a call that no other has.
+    let said = |group: &str, ranks: &str, at: f64, stream: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":{stream},"ts":{at},"dur":40,"args":{{"stream":{stream},"Collective name":"allreduce","In msg nelems":64,"Out msg nelems":64,"dtype":"Float","Group size":2,"Process Group Name":"{group}","Process Group Ranks":"{ranks}"}}}}"#
+        )
+    };
+    let file = |rank: u32, events: &[String]| {
+        let text = format!(
+            r#"{{"schemaVersion":1,"distributedInfo":{{"rank":{rank},"world_size":3}},"traceEvents":[{}]}}"#,
+            events.join(",")
+        );
+        Input::bytes(format!("{rank}.json"), text.into_bytes())
+    };
+    let (first, second) = (("a", "[0, 1]"), ("b", "[1, 2]"));
+    let inputs = [
+        file(0, &[said(first.0, first.1, 1_000.0, 1)]),
+        file(1, &[said(first.0, first.1, 1_000.0, 1), said(second.0, second.1, 9_000.0, 2)]),
+        file(2, &[said(second.0, second.1, 1_009_000.0, 2), said(second.0, second.1, 1_010_000.0, 2)]),
+    ];
+    let (_, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
+    assert_eq!(coverage.of("clock of a rank", Verdict::Approximated), 1);
+    let late = coverage.arrivals("b", 2).unwrap();
+    assert_eq!((late.held_up_ns, late.waited_ns), (0, 0), "rank 2 comes when rank 1 does");
+    assert!(!coverage.notes().iter().any(|note| note.contains("clocks")), "{:?}", coverage.notes());
+    // Nothing in common: what is taken as it is, is said.
+    let (_, coverage) = import(
+        "kineto",
+        &[inputs[0].clone(), inputs[2].clone()],
+        &Options { missing: windtunnel_import::Missing::Alone, ..Options::default() },
+    )
+    .unwrap();
+    assert!(coverage.notes().iter().any(|note| note.contains("clocks of rank 2")), "{:?}", coverage.notes());
+}
+
+#[test]
+fn what_traces_of_one_run_cannot_say_is_refused_with_the_file_that_says_it() {
+    let refused = |old: &str, new: &str| {
+        let text = trace(1);
+        assert!(text.contains(old));
+        let odd = Input::bytes("odd", text.replace(old, new).into_bytes());
+        let usual = Input::bytes("usual", trace(0).into_bytes());
+        import("kineto", &[usual, odd], &Options::default()).unwrap_err()
+    };
+    for (old, new, found) in [
+        (r#""schemaVersion":1"#, r#""schemaVersion":2"#, "`schemaVersion` 2"),
+        (r#""world_size":2"#, r#""world_size":4"#, "4 here, and 2 in usual"),
+        (r#""rank":1,"#, r#""rank":4000000000,"#, "4000000001"),
+        (
+            r#"msg nelems":262144"#,
+            r#"msg nelems":7"#,
+            "its call 1 is all-reduce of 28 B here, on rank 1, and of 1048576 B on rank 0 (usual)",
+        ),
+    ] {
+        let error = refused(old, new);
+        assert_eq!((&*error.file, &*error.found), ("odd", found), "{error}");
+    }
+    let none = Input::bytes("none", &br#"{"traceEvents":[]}"#[..]);
+    assert_eq!(import("kineto", &[none], &Options::default()).unwrap_err().found, "no event");
+}
+
+#[test]
+fn numbers_of_ranks_beyond_what_there_can_be_are_no_members() {
+    for (old, new) in [
+        (r#""[0, 1]""#, r#""[0, 4294967297]""#),
+        (r#""[0, 1]""#, r#""[0, ...]","Global rank start":9223372036854775807,"Global rank stride":2"#),
+    ] {
+        // Without `pg_config`, which would say them.
+        let text = trace(0).replace(r#""pg_name":"0""#, r#""pg_name":"other""#).replace(old, new);
+        let inputs = [Input::bytes("0", text.into_bytes()), Input::bytes("1", trace(1).into_bytes())];
+        let (_, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
+        assert_eq!(coverage.of("collective: all-reduce", Verdict::Guessed), 1, "{new}");
+    }
+}
+
+#[test]
+fn an_execution_trace_of_an_unknown_schema_is_refused() {
+    let log = Input::bytes("log", &br#"{"schema":"2.0.0","pid":1,"nodes":[]}"#[..]);
+    let error = import("kineto", &[inputs()[0].clone(), inputs()[1].clone(), log], &Options::default());
+    assert_eq!(error.unwrap_err().found, "schema `2.0.0`");
 }

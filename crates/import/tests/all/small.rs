@@ -401,3 +401,105 @@ fn strict_refuses_what_drops() {
     let error = import("liballprof", &inputs, &Options { strict: true, ..Options::default() }).unwrap_err();
     assert!(error.found.contains("MPI_Win_fence"), "{error}");
 }
+
+#[test]
+fn dumps_as_python_pickles_them_are_read_in_every_binary_protocol() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/flight-recorder");
+    let read = |protocol: &str| {
+        let inputs = windtunnel_import::input::expand(&[corpus.join(protocol)]).unwrap();
+        assert_eq!(windtunnel_import::detect(&inputs[0]).unwrap().unwrap().entry().name, "flight-recorder");
+        import("flight-recorder", &inputs, &Options { strict: true, ..Options::default() }).unwrap()
+    };
+    let (two, coverage) = read("protocol2");
+    assert_eq!(two.programs, read("protocol4").0.programs);
+    assert_eq!((two.ranks(), coverage.of("send", Verdict::Mapped)), (2, 1));
+    // 1,024 x 16 floats, a gather of 1,024 bfloat16 in all, 2 x 300 floats, 77 floats.
+    let sizes: Vec<u64> = two.program(RankId(0)).specs.iter().map(|spec| spec.bytes.get()).collect();
+    assert_eq!(sizes, [65_536, 2_048, 2_400, 308]);
+}
+
+#[test]
+fn a_pickle_as_text_is_refused_with_what_to_do() {
+    let error = windtunnel_import::pickle::read("t", b"(dp0\nVversion\np1\n.").unwrap_err();
+    assert_eq!(error.found, "instruction 0x70 of protocol 0");
+}
+
+#[test]
+fn a_dump_whose_entries_share_a_large_part_is_refused_at_once() {
+    // One list of 20,000 shapes, and 20,000 entries that are one entry with it: 400 million shapes in 80 KB.
+    let mut pickle =
+        b"\x80\x02}(X\x07\x00\x00\x00versionX\x03\x00\x00\x002.4X\x07\x00\x00\x00entries](}(".to_vec();
+    pickle.extend(b"X\x0f\x00\x00\x00time_created_nsK\x05X\x0b\x00\x00\x00input_sizes](");
+    pickle.extend(b"]".repeat(20_000));
+    pickle.extend(b"euq\x00");
+    pickle.extend(b"h\x00".repeat(20_000));
+    pickle.extend(b"eu.");
+    let error =
+        import("flight-recorder", &[Input::bytes("rank_0", pickle)], &Options::default()).unwrap_err();
+    assert_eq!(error.found, "parts that very many entries share");
+}
+
+#[test]
+fn a_cut_compressed_file_says_how_much_of_it_could_be_unpacked() {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let numbers: Vec<String> =
+        (0..200_000u32).map(|number| number.wrapping_mul(2_654_435_761).to_string()).collect();
+    let text = numbers.join(",");
+    packed.write_all(text.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    let cut = Input::bytes("cut.gz", packed[..packed.len() / 2].to_vec());
+    let error = cut.head(usize::MAX >> 1).unwrap_err();
+    let windtunnel_import::Place::Byte(byte) = error.place else { panic!("{error}") };
+    assert!(byte > text.len() as u64 / 4, "{error}");
+    assert!(error.hint.unwrap().contains("gzip -t"));
+}
+
+#[test]
+fn a_root_that_is_no_member_is_refused_with_the_file_that_names_it() {
+    for (root, told) in [("7", "7"), ("-1", "4294967295"), ("4294967296", "4294967295")] {
+        let inputs: Vec<Input> = (0..2)
+            .map(|rank| {
+                let text = format!(
+                    "# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Bcast:11.0:64:100:2,4,4:{root}:0,{rank},2:12.0\n\
+                     MPI_Finalize:30.0:-\n"
+                );
+                Input::bytes(format!("t-{rank}"), text.into_bytes())
+            })
+            .collect();
+        let error = import("liballprof", &inputs, &Options::default()).unwrap_err();
+        assert_eq!(error.file, "t-0");
+        assert_eq!(error.expected, "a root among the 2 members of `MPI_COMM_WORLD`");
+        assert_eq!(error.found, format!("{told} in call 1 of rank 0, broadcast"));
+    }
+}
+
+#[test]
+fn a_time_centuries_away_is_refused_with_its_line() {
+    let text = "# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Wtime:11.0:-9223372036854775\nMPI_Finalize:30.0:-\n";
+    let error = import("liballprof", &[Input::bytes("t", text.as_bytes())], &Options::default()).unwrap_err();
+    assert_eq!(error.place, windtunnel_import::Place::Line(3));
+    assert_eq!(error.found, "`-9223372036854775`");
+}
+
+#[test]
+fn a_newer_chakra_or_nsight_is_refused_with_what_to_do() {
+    let (_, inputs) = samples()
+        .into_iter()
+        .find(|(kind, inputs)| *kind == "chakra" && inputs[0].name.ends_with("et"))
+        .expect("a sample in Protocol Buffers");
+    let mut content = inputs[0].whole().unwrap();
+    let at = content.windows(5).position(|part| part == b"1.0.0").unwrap();
+    content[at] = b'2';
+    let error = import("chakra", &[Input::bytes("c.0.et", content)], &Options::default()).unwrap_err();
+    assert_eq!(error.found, "version `2.0.0`");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys");
+    let inputs = windtunnel_import::input::expand(&[corpus]).unwrap();
+    let (workload, coverage) = import("nsys", &inputs, &Options::default()).unwrap();
+    assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Verdict::Mapped)), (2, 12));
+    let mut content = inputs[0].whole().unwrap();
+    let at = content.windows(6).position(|part| part == b"3.25.0").unwrap();
+    content[at] = b'4';
+    let error = import("nsys", &[Input::bytes("n.sqlite", content)], &Options::default()).unwrap_err();
+    assert_eq!(error.found, "`EXPORT_SCHEMA_VERSION` 4.25.0");
+}

@@ -26,15 +26,19 @@ const VERSION: u8 = 1;
 pub struct CompactError {
     /// The file.
     pub path: PathBuf,
-    /// Place in the unpacked stream.
-    pub byte: u64,
+    /// Place in the unpacked stream; `None` where the file itself cannot be opened or written.
+    pub byte: Option<u64>,
     /// What was expected and found.
     pub message: String,
 }
 
 impl fmt::Display for CompactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: unpacked byte {}: {}", self.path.display(), self.byte, self.message)
+        write!(f, "{}: ", self.path.display())?;
+        if let Some(byte) = self.byte {
+            write!(f, "unpacked byte {byte}: ")?;
+        }
+        f.write_str(&self.message)
     }
 }
 

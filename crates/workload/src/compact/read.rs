@@ -21,7 +21,7 @@ pub fn read(path: impl AsRef<Path>, gpus: u32) -> Result<Workload, CompactError>
     let path = path.as_ref();
     let file = std::fs::File::open(path).map_err(|error| CompactError {
         path: path.to_owned(),
-        byte: 0,
+        byte: None,
         message: error.to_string(),
     })?;
     read_from(std::io::BufReader::with_capacity(1 << 17, file), path, gpus)
@@ -32,7 +32,7 @@ pub fn read(path: impl AsRef<Path>, gpus: u32) -> Result<Workload, CompactError>
 /// # Errors
 /// [`CompactError`].
 pub fn read_from(mut input: impl Read, path: &Path, gpus: u32) -> Result<Workload, CompactError> {
-    let fail = |message: String| CompactError { path: path.to_owned(), byte: 0, message };
+    let fail = |message: String| CompactError { path: path.to_owned(), byte: Some(0), message };
     let mut head = [0; 5];
     input.read_exact(&mut head).map_err(|error| fail(format!("expected a workload, found {error}")))?;
     if head[..4] != MAGIC {
@@ -302,7 +302,7 @@ struct Stream<'a, R> {
 impl<R: Read> Stream<'_, R> {
     fn fault(&self, expected: &str, found: impl std::fmt::Display) -> CompactError {
         let message = format!("expected {expected}, found {found}");
-        CompactError { path: self.path.to_owned(), byte: self.byte, message }
+        CompactError { path: self.path.to_owned(), byte: Some(self.byte), message }
     }
 
     fn number(&mut self) -> Result<u64, CompactError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use windtunnel_kernel::{Bytes, NicId, RankId, Span, StreamId, Tag};
 
-use super::{encode, read_from};
+use super::{encode, read, read_from, write};
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
 use crate::program::{Binding, Communicator};
 use crate::{CommSlot, Dimension, OpKind, Peer, ProgramBuilder, Workload};
@@ -78,5 +78,14 @@ proptest! {
         let mut packed = whole[..5].to_vec();
         packed.extend(zstd::encode_all(&plain[..], 1).unwrap());
         let _ = read_from(&packed[..], Path::new("t"), 1);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_or_written_has_no_place_in_it() {
+    let nowhere = std::env::temp_dir().join("windtunnel-no-such-folder").join("w.wtw");
+    for error in [write(&sample(), &nowhere).unwrap_err(), read(&nowhere, 1).unwrap_err()] {
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("{}: ", nowhere.display())) && !text.contains("byte"), "{text}");
     }
 }

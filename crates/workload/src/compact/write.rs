@@ -24,7 +24,7 @@ pub fn write(workload: &Workload, path: impl AsRef<Path>) -> Result<(), CompactE
     let path = path.as_ref();
     write_beside(path, |output| encode(workload, output)).map_err(|error| CompactError {
         path: path.to_owned(),
-        byte: 0,
+        byte: None,
         message: error.to_string(),
     })
 }
@@ -93,7 +93,7 @@ pub fn write_by_rank(source: &dyn ByRank, path: impl AsRef<Path>) -> Result<(), 
     };
     write_beside(path, encode).map_err(|error| CompactError {
         path: path.to_owned(),
-        byte: 0,
+        byte: None,
         message: error.to_string(),
     })
 }
