@@ -47,7 +47,7 @@ const STEP: u64 = 64;
 const CUT_WAVES: u64 = 2;
 
 /// From so much more than fits on, a cache has lost all operands before a benchmark comes back to them.
-pub(super) const RAMP: f64 = 0.1;
+const RAMP: f64 = 0.1;
 
 /// What a model of tiles needs to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]

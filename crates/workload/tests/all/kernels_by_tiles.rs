@@ -75,7 +75,7 @@ fn experts_fill_tiles_one_by_one() {
 /// the share that stays does not, nor does a job, which never comes back.
 #[test]
 fn operands_that_stay_in_the_cache_are_moved_faster() {
-    let tiles = Tiles { cached: 3.0, resident: 0.5, ..tiles() };
+    let tiles = Tiles { cached: 3.0, resident: 0.5, least: [16, 64], ..tiles() };
     let cache = DEVICE.cache as u64;
     assert_eq!(tiles.missed(&DEVICE, 0), 1.0);
     assert_eq!(tiles.missed(&DEVICE, cache / 2), 1.0 / 3.0);
@@ -87,7 +87,7 @@ fn operands_that_stay_in_the_cache_are_moved_faster() {
         tiles.experts(&DEVICE, &[[1, 8]], shape, 2.0) - tiles.launch
     };
     assert_eq!(time(0), time(cache));
-    assert!(time(1) < 0.5 * time(0), "{} {}", time(1), time(0));
+    assert!(time(1) < 0.6 * time(0), "{} {}", time(1), time(0));
 }
 
 /// Over every sheet and format: time never falls as a dimension grows, and is never less than the peak or the bandwidth
@@ -144,7 +144,14 @@ fn attention_grows_and_windows_save() {
         let Some(found) = &kernels.attention.bf16 else { continue };
         let flash = &found.value;
         let time = |batch, positions, causal, window| {
-            flash.seconds(&device, &Core { shape: shape(batch, positions, causal), window }, 2.0, 2.0, 1.0, 1.0)
+            flash.seconds(
+                &device,
+                &Core { shape: shape(batch, positions, causal), window },
+                2.0,
+                2.0,
+                1.0,
+                1.0,
+            )
         };
         for pair in [16, 100, 128, 129, 1000, 4096, 5000, 16_384].windows(2) {
             for batch in [1, 3, 64] {
