@@ -175,17 +175,12 @@ def test_fitted_constants_come_back_and_go_into_the_sheet() -> None:
         tiles.rewritten("name: x\n", [found], [], dt.date(2026, 1, 2))
 
 
-MISSED = {
-    ("aic-gemm", "GB300, fp4"): 0.14,
-    ("aic-moe", "A100-80, bf16"): 0.25,
-    ("aic-moe", "B200, fp4"): 0.18,
-    ("aic-moe", "GB200, fp4"): 0.17,
-}
+MISSED = {("aic-gemm", "GB300, fp4"): 0.11}
 """GPUs and formats whose median error is beyond the target of their table, and what it is known to stay below."""
 
 
 def test_measured_kernels_within_their_targets(measured: Path) -> None:
-    """Of every tenth row, on GPUs of training."""
+    """Of every tenth row."""
     found = validate(["aic-gemm", "aic-attention", "aic-moe"], data=measured, quick=True).scores
     assert [score.name for score in found] == ["aic-gemm", "aic-attention", "aic-moe"]
     for score in found:
@@ -194,8 +189,7 @@ def test_measured_kernels_within_their_targets(measured: Path) -> None:
         assert score.figures.median_abs_error is not None
         assert score.figures.median_abs_error <= target.median
         for group in score.groups():
-            name = group["by"].get("GPU, format", "L40S")
-            if not name.startswith(("L40S", "RTX")):
+            if name := group["by"].get("GPU, format"):
                 assert group["median_abs_error"] <= MISSED.get((score.name, name), target.median), name
 
 
