@@ -175,7 +175,7 @@ def test_fitted_constants_come_back_and_go_into_the_sheet() -> None:
         tiles.rewritten("name: x\n", [found], [], dt.date(2026, 1, 2))
 
 
-MISSED = {("aic-gemm", "GB300, fp4"): 0.11}
+MISSED = {("aic-gemm", "GB300, fp4"): 0.12}
 """GPUs and formats whose median error is beyond the target of their table, and what it is known to stay below."""
 
 

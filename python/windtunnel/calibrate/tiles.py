@@ -57,8 +57,9 @@ LAUNCH = 2e-6
 """Launch of one kernel where rows hold the launches of several."""
 ROWS = 60
 """Fewer rows than these are not fitted."""
-MOST = 400
-"""A fit takes at most so many rows, evenly from all."""
+MOST = {"gemm": 1200, "decode": 1200}
+FEWER = 400
+"""A fit takes at most so many rows, evenly from all: fewer of experts, which are five draws each, and of attention."""
 
 
 @dataclass
@@ -98,11 +99,12 @@ def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident:
     rows = [kernel.draws for kernel in kernels]
     parts = np.array([aic.fold(kernel.block) for kernel in kernels])
     everything = np.flatnonzero([kernel.fitted for kernel in kernels])
+    most = MOST.get(first.family, FEWER)
     best: tuple[float, dict[str, float], dict[str, float]] | None = None
 
     def tried(choices: Sequence[tuple[dict[str, float], dict[str, float]]]) -> None:
         nonlocal best
-        some = _some(everything, MOST // 2)
+        some = _some(everything, most // 2)
         for fixed, priors in choices:
             found, _ = _fitted(first, rows, seconds, some, fixed, priors)
             cost = float(np.mean(np.minimum(np.abs(np.log(_ask(first, rows, some, found) / seconds[some])), 1.0)))
@@ -119,12 +121,12 @@ def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident:
         _, fixed, priors = best
         tried([({**fixed, "resident": share}, priors) for share in RESIDENT[:-1]])
     _, fixed, priors = best
-    constants, refused = _fitted(first, rows, seconds, _some(everything, MOST), fixed, priors)
+    constants, refused = _fitted(first, rows, seconds, _some(everything, most), fixed, priors)
     start = {name: constants.get(name, value) for name, value in priors.items()}
     errors, without = np.zeros(len(rows)), []
     for part in range(aic.FOLDS):
         inside, outside = everything[parts[everything] != part], np.flatnonzero(parts == part)
-        found, _ = _fitted(first, rows, seconds, _some(inside, MOST), fixed, start) if len(inside) else (constants, {})
+        found, _ = _fitted(first, rows, seconds, _some(inside, most), fixed, start) if len(inside) else (constants, {})
         without.append(found)
         if len(outside):
             errors[outside] = _ask(first, rows, outside, found) / seconds[outside] - 1
