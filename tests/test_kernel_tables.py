@@ -55,21 +55,59 @@ def test_a_question_that_is_none_is_refused_with_its_place() -> None:
 def test_loads_add_up_and_the_rank_with_most_tokens_is_taken() -> None:
     for tokens, experts, chosen in ((1, 128, 8), (16, 256, 8), (4096, 128, 8), (1000, 512, 22), (300, 16, 1)):
         for distribution in ("balanced", "power_law_1.01", "power_law_1.2"):
-            whole = aic_moe.loads(tokens, experts, chosen, 1, distribution)
-            assert sum(whole) == tokens * chosen
-            assert max(whole) <= tokens
-            most = aic_moe.loads(tokens, experts, chosen, 8, distribution)
-            assert len(most) == experts // 8
-            assert sum(most) * 8 >= tokens * chosen
-    even, skewed = (sum(aic_moe.loads(4096, 128, 8, 8, kind)) for kind in ("balanced", "power_law_1.2"))
+            draws = aic_moe.loads(tokens, experts, chosen, 1, distribution)
+            assert len(draws) == (1 if distribution == "balanced" else 5)
+            for whole, met in draws:
+                assert sum(whole) == tokens * chosen
+                assert max(whole) <= tokens
+                assert met == tokens
+            for most, met in aic_moe.loads(tokens, experts, chosen, 8, distribution):
+                assert len(most) == experts // 8
+                assert sum(most) * 8 >= tokens * chosen
+                assert max(most) <= met <= min(tokens, sum(most))
+    even, *skewed = (
+        sum(sum(load.rows) for load in loads) / len(loads)
+        for loads in (aic_moe.loads(4096, 128, 8, 8, kind) for kind in ("balanced", "power_law_1.01", "power_law_1.2"))
+    )
     assert even == 4096
-    assert skewed > 1.2 * even
+    assert all(rows > 1.2 * even for rows in skewed)
+    first, *others = aic_moe.loads(4096, 128, 8, 8, "power_law_1.2")
+    assert all(other != first for other in others)
+
+
+def test_some_kernels_compute_the_choices_of_other_ranks() -> None:
+    loads = [aic_moe.Load((3, 5), 6)]  # 8 of 10 tokens' 40 choices, by 6 tokens
+    assert aic_moe.computed(loads, "moe_torch_flow_cutlass", 10, 4, 8) == [aic_moe.Load((3, 5), 10)]
+    assert aic_moe.computed(loads, "sglang_fused_moe_triton", 10, 4, 8) == [aic_moe.Load((3 + 16, 5), 6)]
+    assert aic_moe.computed(loads, "sglang_fused_moe_triton", 10, 4, 1) == [aic_moe.Load((3, 5), 10)]
+    assert aic_moe.computed(loads, "moe_torch_flow_triton_fp8_block", 10, 4, 8) == [aic_moe.Load((3, 5 + 32), 10)]
+
+
+def test_what_a_benchmark_touches_before_it_comes_back() -> None:
+    cache = 96 * 2**20
+    assert aic.cache("L40S") == cache
+    # A weight as large as the cache is alone; one a little smaller has a second beside it; small ones are five.
+    n = 8192
+    for k, count in ((6144, 1), (6143, 2), (3072, 2), (512, 5)):
+        assert aic_gemm.touched("L40S", "bf16", "trtllm", 1, n, k) == count * 2 * n * k + 2 * k + 2 * n
+    assert aic_gemm.touched("A100-80", "bf16", "sglang-0.5.10", 2, 3, 5) == 6 * 2 * (10 + 15 + 6)
+    # Experts that no draw meets stay in memory.
+    loads = [aic_moe.Load((1, 0, 0), 1), aic_moe.Load((0, 1, 0), 1)]
+    assert aic_moe.touched(loads, 8, 4, 2, 2.0) == 2 * 2 * 8 * 4 * 3 + 2 * 8 + 2 * (2 * 4 + 8)
+
+
+def test_a_time_is_the_mean_over_draws() -> None:
+    rows = [(64, 8, 1024, 512, 2, 0, 8, 16), (64, 8, 1024, 512, 2, 0, 0, 15, 64, 1)]
+    asked = {"gpu": "B200", "family": "experts", "format": "bf16", "row": rows[0]}
+    one, other = (aic.times([{**asked, "row": row}])[0] for row in rows)
+    assert one != other
+    assert aic.times([{**asked, "more": rows[1:]}, asked]) == [(one + other) / 2, one]
 
 
 def test_configurations_that_may_take_each_others_tactics_are_told_apart() -> None:
     def kernel(shape: str, tp: int, ep: int, form: str = "bf16", kind: str = "moe_torch_flow_cutlass") -> aic.Kernel:
         hidden, inter, _ = (int(part) for part in shape.split("x"))
-        row = (16, 8, hidden, inter // tp, 2, 1, 1)
+        row = (16, 8, hidden, inter // tp, 2, 0, 1, 1)
         return aic.Kernel("H100-SXM", "experts", form, row, shape, shape, 1e-3, f"{kind}/16/tp{tp}/ep{ep}/balanced")
 
     equal = [kernel("4096x2048x256", 8, 4), kernel("4096x1024x512", 4, 8)]  # 256 inner features, 64 experts
@@ -96,7 +134,7 @@ def test_a_row_whose_shape_a_fit_has_seen_is_predicted_without_its_block(tmp_pat
     assert "constants" not in outside.scenario["kernel"]
     assert [found.reason for found in table.excluded] == ["format `int8`", "no sheet of GPU `mi300x`"]
     (score,) = validate(["aic-gemm"], data=data).scores
-    (times,) = aic.ask("A100-80", "gemm", "bf16", [(64, 4097, 4099)], [])
+    (times,) = aic.ask("A100-80", "gemm", "bf16", [outside.scenario["kernel"]["row"]], [])
     assert score.predicted[1] == times[0]
     with pytest.raises(InputError, match=r"aic_gemm.csv.gz:2: `m`: expected a positive number, found `x`"):
         READERS["aic-gemm"](gemms(tmp_path, "a100_sxm,bfloat16,x,1,1,1,x,y"), read_systems(None))
@@ -111,9 +149,13 @@ def test_fitted_constants_come_back_and_go_into_the_sheet() -> None:
                    f"n 2^{aic.octave(row[1])}, k 2^{aic.octave(row[2])}", time)
         for row, time in zip(shapes, times, strict=True)
     ]  # fmt: skip
-    found = tiles.fit(kernels)
+    # Rows that are not to be fitted on are predicted and pull at nothing.
+    wrong = [kernel._replace(seconds=5 * kernel.seconds, fitted=False) for kernel in kernels[::10]]
+    found = tiles.fit([*kernels, *wrong])
+    assert found.rows == len(kernels)
     assert found.median < 0.01
-    assert found.p95 < 0.05
+    assert np.percentile(np.abs(found.errors[: len(kernels)]), 95) < 0.05
+    assert np.allclose(found.errors[len(kernels) :], -0.8, atol=0.05)
     for name in ("share", "memory", "launch"):
         assert found.constants[name] == pytest.approx(KNOWN[name], rel=0.1), name
     assert len(found.without) == aic.FOLDS
@@ -133,17 +175,12 @@ def test_fitted_constants_come_back_and_go_into_the_sheet() -> None:
         tiles.rewritten("name: x\n", [found], [], dt.date(2026, 1, 2))
 
 
-MISSED = {
-    ("aic-gemm", "GB300, fp4"): 0.14,
-    ("aic-moe", "A100-80, bf16"): 0.25,
-    ("aic-moe", "B200, fp4"): 0.18,
-    ("aic-moe", "GB200, fp4"): 0.17,
-}
+MISSED = {("aic-gemm", "GB300, fp4"): 0.12}
 """GPUs and formats whose median error is beyond the target of their table, and what it is known to stay below."""
 
 
 def test_measured_kernels_within_their_targets(measured: Path) -> None:
-    """Of every tenth row, on GPUs of training."""
+    """Of every tenth row."""
     found = validate(["aic-gemm", "aic-attention", "aic-moe"], data=measured, quick=True).scores
     assert [score.name for score in found] == ["aic-gemm", "aic-attention", "aic-moe"]
     for score in found:
@@ -152,8 +189,7 @@ def test_measured_kernels_within_their_targets(measured: Path) -> None:
         assert score.figures.median_abs_error is not None
         assert score.figures.median_abs_error <= target.median
         for group in score.groups():
-            name = group["by"].get("GPU, format", "L40S")
-            if not name.startswith(("L40S", "RTX")):
+            if name := group["by"].get("GPU, format"):
                 assert group["median_abs_error"] <= MISSED.get((score.name, name), target.median), name
 
 

@@ -3,7 +3,12 @@
 The engine itself prices every row (`windtunnel.engine.kernel_times`), so what is fitted is what a run uses. A fit is
 made on all rows, and again without each part of the blocks of shapes; the errors of the parts that a fit has not
 seen are what is reported and what the validation board shows. Two choices are not numbers and are tried: the smallest
-tile a library has, and whether it cuts the inner dimension.
+tile a library has, and whether it cuts the inner dimension. So is the share of the cache that operands may fill and
+still be found again, on the 16-bit products of a GPU, of whose cache it is a property: all its other kernels have the
+same.
+
+Rows whose kernel may have been chosen by the timings of another configuration (`aic_moe.tactics`) are not fitted on.
+They are scored.
 """
 
 from __future__ import annotations
@@ -38,20 +43,23 @@ PRODUCTS = {
     "launch": 3e-6, "cached": 1.0,
 }  # fmt: skip
 CUT = {"cut.time": 2e-6, "cut.traffic": 0.3}
-CONVERT = {"convert.time": 6e-6, "convert.memory": 0.4}
+CONVERT = {"convert.time": 6e-6, "convert.memory": 0.4, "convert.row": 1e-9}
 LEAST = ((16, 64), (64, 64), (128, 128))
 EXPERTS = {
     "share": 0.7, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
-    "routing.copies": 1.0, "routing.choices": 0.5, "routing.expert": 2e-8,
+    "cached": 1.5, "routing.copies": 1.0, "routing.choices": 0.5, "routing.expert": 2e-8,
 }  # fmt: skip
 ATTENTION = {"feed": 1e11, "fill": 5e-7, "tail": 0.3, "memory": 0.8, "serial": 0.3}
+CACHED = {"cached": 1.5}
+RESIDENT = (0.5, 0.625, 0.75, 1.0)
 PREPARE = {"prepare.time": 8e-6, "prepare.passes": 0.5}
 LAUNCH = 2e-6
 """Launch of one kernel where rows hold the launches of several."""
 ROWS = 60
 """Fewer rows than these are not fitted."""
-MOST = 1200
-"""A fit takes at most so many rows, evenly from all."""
+MOST = {"gemm": 1200, "decode": 1200}
+FEWER = 400
+"""A fit takes at most so many rows, evenly from all: fewer of experts, which are five draws each, and of attention."""
 
 
 @dataclass
@@ -81,48 +89,65 @@ class Fit:
         return float(np.percentile(np.abs(self.errors), 95))
 
 
-def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None) -> Fit:
-    """Fits the kernels of one GPU, family and format. `launch`: that of wider formats, which is then not fitted."""
+def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident: float | None = None) -> Fit:
+    """Fits the kernels of one GPU, family and format.
+
+    `launch` and `resident`: those of wider formats and other kernels, which are then not fitted.
+    """
     first = kernels[0]
     seconds = np.array([kernel.seconds for kernel in kernels])
-    rows = [kernel.row for kernel in kernels]
+    rows = [kernel.draws for kernel in kernels]
     parts = np.array([aic.fold(kernel.block) for kernel in kernels])
-    choices = _choices(first, kernels, launch)
-    best: tuple[float, dict[str, float], dict[str, float], dict[str, str]] | None = None
-    some = _some(np.arange(len(rows)), MOST // 2 if len(choices) > 1 else MOST)
-    for fixed, priors in choices:
-        found, refused = _fitted(first, rows, seconds, some, fixed, priors)
-        cost = float(np.mean(np.minimum(np.abs(np.log(_ask(first, rows, some, found) / seconds[some])), 1.0)))
-        if best is None or cost < best[0]:
-            best = (cost, fixed, priors, refused)
+    everything = np.flatnonzero([kernel.fitted for kernel in kernels])
+    most = MOST.get(first.family, FEWER)
+    best: tuple[float, dict[str, float], dict[str, float]] | None = None
+
+    def tried(choices: Sequence[tuple[dict[str, float], dict[str, float]]]) -> None:
+        nonlocal best
+        some = _some(everything, most // 2)
+        for fixed, priors in choices:
+            found, _ = _fitted(first, rows, seconds, some, fixed, priors)
+            cost = float(np.mean(np.minimum(np.abs(np.log(_ask(first, rows, some, found) / seconds[some])), 1.0)))
+            if best is None or cost < best[0]:
+                best = (cost, fixed, priors)
+
+    choices = _choices(first, kernels, launch, RESIDENT[-1] if resident is None else resident)
+    if len(choices) == 1 and (resident is not None or first.family == "decode"):
+        best = (0.0, *choices[0])
+    else:
+        tried(choices)
     assert best is not None  # noqa: S101
-    _, fixed, priors, _ = best
-    everything = np.arange(len(rows))
-    constants, refused = _fitted(first, rows, seconds, _some(everything, MOST), fixed, priors)
+    if resident is None and first.family != "decode":
+        _, fixed, priors = best
+        tried([({**fixed, "resident": share}, priors) for share in RESIDENT[:-1]])
+    _, fixed, priors = best
+    constants, refused = _fitted(first, rows, seconds, _some(everything, most), fixed, priors)
     start = {name: constants.get(name, value) for name, value in priors.items()}
     errors, without = np.zeros(len(rows)), []
     for part in range(aic.FOLDS):
-        inside, outside = everything[parts != part], everything[parts == part]
-        found, _ = _fitted(first, rows, seconds, _some(inside, MOST), fixed, start) if len(inside) else (constants, {})
+        inside, outside = everything[parts[everything] != part], np.flatnonzero(parts == part)
+        found, _ = _fitted(first, rows, seconds, _some(inside, most), fixed, start) if len(inside) else (constants, {})
         without.append(found)
         if len(outside):
             errors[outside] = _ask(first, rows, outside, found) / seconds[outside] - 1
     shapes = sorted({kernel.shape for kernel in kernels})
-    return Fit(first.gpu, first.family, first.format, len(rows), constants, without, shapes, errors, refused)
+    return Fit(first.gpu, first.family, first.format, len(everything), constants, without, shapes, errors, refused)
 
 
 def _choices(
-    first: aic.Kernel, kernels: Sequence[aic.Kernel], launch: float | None
+    first: aic.Kernel, kernels: Sequence[aic.Kernel], launch: float | None, resident: float
 ) -> list[tuple[dict[str, float], dict[str, float]]]:
     """What is held and what is fitted, with its prior, for each way that a library may work."""
+    held = {"resident": resident}
     if first.family in ATTENTIONS:
         features = sorted({kernel.row[4] for kernel in kernels})
         shares = {f"share.{count}": 0.6 for count in features}
-        return [({"launch": LAUNCH}, {**shares, **ATTENTION, **PREPARE})]
+        if first.family == "decode":
+            return [({"launch": LAUNCH}, {**shares, **ATTENTION, **PREPARE})]
+        return [({**held, "launch": LAUNCH}, {**shares, **ATTENTION, **CACHED, **PREPARE})]
     if first.family == "experts":
-        return [({"least.rows": 16, "least.columns": 64}, dict(EXPERTS))]
+        return [({**held, "least.rows": 16, "least.columns": 64}, dict(EXPERTS))]
     priors = dict(PRODUCTS)
-    held: dict[str, float] = {}
     if launch is not None:
         held["launch"] = launch
         priors.pop("launch")
@@ -141,25 +166,24 @@ def _some(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 def _ask(
-    first: aic.Kernel, rows: Sequence[Sequence[int]], some: np.ndarray, constants: Mapping[str, float]
+    first: aic.Kernel, rows: Sequence[Sequence[Sequence[int]]], some: np.ndarray, constants: Mapping[str, float]
 ) -> np.ndarray:
-    (found,) = aic.ask(first.gpu, first.family, first.format, [rows[i] for i in some], [constants])
+    (found,) = aic.ask_draws(first.gpu, first.family, first.format, [rows[i] for i in some], [constants])
     return np.array(found)
 
 
 def _fitted(
     first: aic.Kernel,
-    rows: Sequence[Sequence[int]],
+    rows: Sequence[Sequence[Sequence[int]]],
     seconds: np.ndarray,
     some: np.ndarray,
     fixed: Mapping[str, float],
     priors: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, str]]:
-    chosen = [rows[i] for i in some]
+    asked = aic.asker(first.gpu, first.family, first.format, [rows[i] for i in some])
 
     def predict(sets: list[dict[str, float]]) -> np.ndarray:
-        full = [{**fixed, **priors, **one} for one in sets]
-        return np.array(aic.ask(first.gpu, first.family, first.format, chosen, full))
+        return np.array(asked([{**fixed, **priors, **one} for one in sets]))
 
     names = list(priors)
     found = least_squares(names, list(priors.values()), seconds[some].tolist(), [1.0] * len(some), predict)
@@ -185,7 +209,11 @@ def read(gpu: str, paths: Sequence[Path]) -> list[aic.Kernel]:
         reader = table_of(path)
         if reader is None:
             raise InputError(f"{path}:1: not a table of products, attention or mixtures of experts by GPU")
-        found += [kernel for kernel in reader.kernels(path) if kernel.gpu.lower() == gpu.lower()]
+        rows = list(reader.kernels(path))
+        if reader is aic_moe:
+            kind = aic_moe.tactics(rows)
+            rows = [kernel._replace(fitted=kind(kernel) != "shared") for kernel in rows]
+        found += [kernel for kernel in rows if kernel.gpu.lower() == gpu.lower()]
     if not found:
         raise InputError(f"no row of GPU `{gpu}`\n\nhint: the tables call GPUs {', '.join(aic.SHEETS)}")
     return found
@@ -204,16 +232,22 @@ def table_of(path: Path) -> ModuleType | None:
 
 
 def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
-    """Fits every family and format that has rows enough; formats narrower than 16 bits take the launch of those."""
+    """Fits every family and format that has rows enough.
+
+    Formats narrower than 16 bits take the launch of those, and all take the share of the cache that the first found.
+    """
     groups: dict[tuple[str, str], list[aic.Kernel]] = {}
     for kernel in kernels:
         groups.setdefault((kernel.family, kernel.format), []).append(kernel)
     launch: float | None = None
+    resident: float | None = None
     for family, form in sorted(groups, key=lambda key: (FAMILIES.index(key[0]), FORMATS.index(key[1]))):
         group = groups[family, form]
-        if len(group) < ROWS:
+        if sum(kernel.fitted for kernel in group) < ROWS:
             continue
-        found = fit(group, launch=launch if family == "gemm" and form != "bf16" else None)
+        narrow = family == "gemm" and form != "bf16"
+        found = fit(group, launch=launch if narrow else None, resident=resident)
+        resident = resident or found.constants.get("resident")
         if (family, form) == ("gemm", "bf16"):
             launch = found.constants["launch"]
         yield found
@@ -265,11 +299,11 @@ def shown(family: str, constants: Mapping[str, float]) -> str:
         text = f"{value:g}"
         if (second or first) in {"feed", "store"}:
             text = f"{float(f'{value / 1e9:.4g}'):.12g} GB/s"
-        elif (second or first) in {"fill", "launch", "time", "expert"}:
+        elif (second or first) in {"fill", "launch", "time", "expert", "row"}:
             text = f"{float(f'{value * 1e9:.4g}'):.12g} ns"
         if second:
             parts.setdefault(first, {})[second] = text
-        elif not (name == "cached" and value == 1):
+        elif not (value == 1 and first in {"cached", "resident"}):
             parts[""][name] = text
     if "least.rows" in constants:
         parts[""]["least"] = f"[{constants['least.rows']:g}, {constants['least.columns']:g}]"

@@ -10,7 +10,7 @@
 use serde::Deserialize;
 
 use super::kernels::AttentionShape;
-use super::tiles::{Device, amount, part, rate, seconds};
+use super::tiles::{Device, amount, factor, missed, one, part, rate, seconds};
 
 /// Queries and keys of a block.
 const BLOCKS: [u64; 2] = [64, 128];
@@ -63,6 +63,12 @@ pub struct Flash {
     /// What stands before it in an inference library; absent: nothing.
     #[serde(default)]
     pub prepare: Option<Prepare>,
+    /// Factor on the bandwidth where a benchmark's operands are still in the cache; absent: they never are.
+    #[serde(default = "one", deserialize_with = "factor")]
+    pub cached: f64,
+    /// Share of the cache that operands may fill and still all be found again.
+    #[serde(default = "one", deserialize_with = "part")]
+    pub resident: f64,
 }
 
 impl Flash {
@@ -77,6 +83,8 @@ impl Flash {
             serial: 0.3,
             launch: 2e-6,
             prepare: None,
+            cached: 1.0,
+            resident: 1.0,
         }
     }
 
@@ -103,9 +111,26 @@ impl Flash {
         1.0 / (1.0 / self.share_for(features) + one / (self.feed * block as f64))
     }
 
+    /// The part of the time of memory that is left to a benchmark that repeats one kernel over the same operands
+    /// ([`super::tiles::Tiles::missed`]): it touches queries, keys, values and results, and before them those that
+    /// [`Self::prepare`] reads in 16 bits.
+    pub fn missed(&self, device: &Device, core: &Core, query_width: f64, key_width: f64) -> f64 {
+        let touched = bytes(&core.shape, query_width, key_width) + 2.0 * numbers(&core.shape);
+        missed(device, touched, self.resident, self.cached)
+    }
+
     /// Seconds of the kernel without its launch. Queries and results have `query_width` bytes a number (results 2), keys
-    /// and values `key_width`. Computation runs at `pace` of the device's clock and of the share.
-    pub fn seconds(&self, device: &Device, core: &Core, query_width: f64, key_width: f64, pace: f64) -> f64 {
+    /// and values `key_width`; memory moves the part `missed` of them. Computation runs at `pace` of the device's clock and
+    /// of the share.
+    pub fn seconds(
+        &self,
+        device: &Device,
+        core: &Core,
+        query_width: f64,
+        key_width: f64,
+        pace: f64,
+        missed: f64,
+    ) -> f64 {
         let shape = &core.shape;
         let features = (shape.query_dim + shape.value_dim) as f64;
         let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
@@ -126,12 +151,7 @@ impl Flash {
             }
         }
         let best = best / pace;
-        let (queries, keys) = ((shape.batch * shape.queries) as f64, (shape.batch * shape.keys) as f64);
-        let bytes = queries
-            * shape.heads as f64
-            * (query_width * shape.query_dim as f64 + 2.0 * shape.value_dim as f64)
-            + keys * shape.kv_heads as f64 * key_width * features;
-        let memory = bytes / (device.bandwidth * self.memory);
+        let memory = bytes(shape, query_width, key_width) * missed / (device.bandwidth * self.memory);
         let (longer, shorter) = if best > memory { (best, memory) } else { (memory, best) };
         longer + self.serial * shorter
     }
@@ -158,13 +178,11 @@ impl Flash {
         longer + self.serial * shorter
     }
 
-    /// Seconds of [`Self::prepare`].
-    pub fn prepared(&self, device: &Device, shape: &AttentionShape) -> f64 {
+    /// Seconds of [`Self::prepare`], of whose bytes memory moves the part `missed`.
+    pub fn prepared(&self, device: &Device, shape: &AttentionShape, missed: f64) -> f64 {
         let Some(prepare) = self.prepare else { return 0.0 };
-        let numbers = shape.queries * shape.heads * shape.query_dim
-            + shape.keys * shape.kv_heads * (shape.query_dim + shape.value_dim);
-        let bytes = 2.0 * shape.batch as f64 * numbers as f64;
-        prepare.time + prepare.passes * bytes / (device.bandwidth * self.memory)
+        let moved = 2.0 * numbers(shape) * missed;
+        prepare.time + prepare.passes * moved / (device.bandwidth * self.memory)
     }
 
     /// Sets the constant called `name`, in seconds, bytes per second or shares; `share.64` is that of heads of 64.
@@ -191,17 +209,34 @@ impl Flash {
             "memory" => self.memory = value.min(1.0),
             "serial" => self.serial = value.min(1.0),
             "launch" => self.launch = value,
+            "cached" => self.cached = value.max(1.0),
+            "resident" => self.resident = value.min(1.0),
             "prepare.time" => self.prepare.get_or_insert(none).time = value,
             "prepare.passes" => self.prepare.get_or_insert(none).passes = value,
             _ => {
                 return Err(format!(
-                    "no constant `{name}`\n\nhint: there are share.FEATURES, feed, fill, tail, memory, serial, launch, \
-                     prepare.time, prepare.passes"
+                    "no constant `{name}`\n\nhint: there are share.FEATURES, feed, fill, tail, memory, serial, launch, cached, \
+                     resident, prepare.time, prepare.passes"
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// Bytes of queries, results, keys and values.
+fn bytes(shape: &AttentionShape, query_width: f64, key_width: f64) -> f64 {
+    let (queries, keys) = ((shape.batch * shape.queries) as f64, (shape.batch * shape.keys) as f64);
+    let features = (shape.query_dim + shape.value_dim) as f64;
+    queries * shape.heads as f64 * (query_width * shape.query_dim as f64 + 2.0 * shape.value_dim as f64)
+        + keys * shape.kv_heads as f64 * key_width * features
+}
+
+/// Numbers of queries, keys and values.
+fn numbers(shape: &AttentionShape) -> f64 {
+    let each = shape.queries * shape.heads * shape.query_dim
+        + shape.keys * shape.kv_heads * (shape.query_dim + shape.value_dim);
+    shape.batch as f64 * each as f64
 }
 
 /// Pairs of blocks that one head computes, and the most of them for one block of queries.

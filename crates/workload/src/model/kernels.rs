@@ -417,7 +417,7 @@ impl KernelModel {
             let core = Core { shape: *shape, window: 0 };
             let pace = self.pace * self.attention_scale * ratio / products;
             let memory = bytes as f64 / self.bandwidth;
-            let seconds = flash.seconds(device, &core, 2.0, 2.0, pace);
+            let seconds = flash.seconds(device, &core, 2.0, 2.0, pace, 1.0);
             return Span::from_seconds_ceil(self.launch + if seconds > memory { seconds } else { memory });
         }
         let features = shape.query_dim.midpoint(shape.value_dim);

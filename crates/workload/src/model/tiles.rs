@@ -12,8 +12,9 @@
 //! - the longer of both passes, and the part `serial` of the shorter, which is not hidden behind it.
 //!
 //! A product with more rows, columns or inner numbers never takes less time: each choice is monotone, and choices only
-//! vanish as the result grows. Nothing is faster than `share` of the peak, or than `memory` of the bandwidth unless the
-//! operands stay in the cache (`cached`). Tile sizes: github.com/NVIDIA/cutlass, its profiler's default threadblock shapes.
+//! vanish as the result grows. Nothing is faster than `share` of the peak, or than `memory` of the bandwidth. Only a
+//! benchmark that comes back to the same operands while the cache still has them is faster ([`Tiles::missed`]); a job passes
+//! over gigabytes before it does, and finds nothing. Tile sizes: github.com/NVIDIA/cutlass, its profiler's default threadblock shapes.
 
 use serde::Deserialize;
 
@@ -45,8 +46,8 @@ const STEP: u64 = 64;
 /// A cut is worth trying while tiles do not fill this many waves.
 const CUT_WAVES: u64 = 2;
 
-/// Operands below this share of the cache are found there when the same product is repeated; from twice it on, none are.
-const CACHED: f64 = 1.0 / 6.0;
+/// From so much more than fits on, a cache has lost all operands before a benchmark comes back to them.
+const RAMP: f64 = 0.1;
 
 /// What a model of tiles needs to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +73,8 @@ pub struct ExpertShape {
     pub ups: u64,
     /// Choices of all tokens of the expert-parallel ranks.
     pub choices: u64,
+    /// Bytes that a benchmark touches before it comes to the same operands again; 0: it never does.
+    pub repeated: u64,
 }
 
 /// Parts of a product along its rows: one matrix, several of equal size, or one for each expert.
@@ -92,6 +95,7 @@ impl Rows<'_> {
         }
     }
 
+    /// Rows of tiles of one height.
     fn tiles(&self, height: u64) -> u64 {
         match self {
             Self::Equal(count, rows) => count * rows.div_ceil(height),
@@ -122,6 +126,13 @@ pub struct Convert {
     /// Share of the memory bandwidth at which 16-bit numbers are read and narrow ones written.
     #[serde(deserialize_with = "part")]
     pub memory: f64,
+    /// Seconds for each row, where its scales are put in order too (RTX PRO 6000, a scale a block).
+    #[serde(default, deserialize_with = "seconds")]
+    pub row: f64,
+}
+
+impl Convert {
+    const NONE: Self = Self { time: 0.0, memory: 1.0, row: 0.0 };
 }
 
 /// What routed experts cost besides their products, in passes over 16-bit numbers at the memory's bandwidth.
@@ -186,13 +197,17 @@ pub struct Tiles {
     /// Factor on the bandwidth where operands are still in the cache; absent: they never are.
     #[serde(default = "one", deserialize_with = "factor")]
     pub cached: f64,
+    /// Share of the cache that operands may fill and still all be found again. Half of it or little more where two
+    /// partitions each keep what their side reads (A100, H100, B200), all of it where there is one (L40S, RTX PRO 6000).
+    #[serde(default = "one", deserialize_with = "part")]
+    pub resident: f64,
 }
 
 const fn least() -> [u64; 2] {
     [16, 64]
 }
 
-const fn one() -> f64 {
+pub(super) const fn one() -> f64 {
     1.0
 }
 
@@ -216,7 +231,7 @@ pub(super) fn part<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// A factor of at least 1.
-fn factor<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub(super) fn factor<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     bounded(deserializer, "a factor of at least 1", |value| value >= 1.0)
 }
 
@@ -238,6 +253,16 @@ fn bounded<'de, D: serde::Deserializer<'de>>(
     }
 }
 
+/// See [`Tiles::missed`]; `cached` times the bandwidth where all is found.
+pub(super) fn missed(device: &Device, repeated: f64, resident: f64, cached: f64) -> f64 {
+    if repeated <= 0.0 {
+        return 1.0;
+    }
+    let out = (repeated / (device.cache * resident) - 1.0) / RAMP;
+    let out = out.clamp(0.0, 1.0);
+    out + (1.0 - out) / cached
+}
+
 impl Tiles {
     /// Where a fit begins: a GPU of 2022, whose inner dimension is not cut.
     pub const PRIOR: Self = Self {
@@ -254,26 +279,30 @@ impl Tiles {
         routing: None,
         least: [16, 64],
         cached: 1.0,
+        resident: 1.0,
     };
 
-    /// Seconds of [`Self::convert`] for `rows` of `k` numbers that become `width` bytes each.
-    pub fn converted(&self, device: &Device, rows: u64, k: u64, width: f64) -> f64 {
+    /// Seconds of [`Self::convert`] for `rows` of `k` numbers that become `width` bytes each, of which memory moves the part
+    /// `missed`.
+    pub fn converted(&self, device: &Device, rows: u64, k: u64, width: f64, missed: f64) -> f64 {
         self.convert.map_or(0.0, |convert| {
-            convert.time + (2.0 + width) * rows as f64 * k as f64 / (device.bandwidth * convert.memory)
+            let bytes = (2.0 + width) * rows as f64 * k as f64 * missed;
+            convert.time + convert.row * rows as f64 + bytes / (device.bandwidth * convert.memory)
         })
     }
 
     /// Seconds of a mixture's two products, `ups` times `inter` columns from `hidden` features and back, for the rows that
     /// this rank's experts take, `[rows, experts]`, with what stands between them and the launch. `choices` are those of all tokens.
     pub fn experts(&self, device: &Device, each: &[[u64; 2]], shape: ExpertShape, width: f64) -> f64 {
-        let ExpertShape { hidden, inter, ups, choices } = shape;
+        let ExpertShape { hidden, inter, ups, choices, repeated } = shape;
+        let missed = self.missed(device, repeated);
         let rows = Rows::Each(each).total();
         let met = each.iter().filter(|[rows, _]| *rows > 0).map(|[_, count]| *count).sum::<u64>() as f64;
         let local: u64 = each.iter().map(|[_, count]| count).sum();
         let product = |n: u64, k: u64| {
             let (n_, k_) = (n as f64, k as f64);
             let bytes = met * width * n_ * k_ + rows as f64 * (width * k_ + 2.0 * n_);
-            self.seconds(device, Rows::Each(each), n, k, width, bytes, 1.0)
+            self.seconds(device, Rows::Each(each), n, k, width, bytes * missed, 1.0)
         };
         let routing = self.routing.map_or(0.0, |routing| {
             let (hidden, inter) = (hidden as f64, inter as f64);
@@ -285,7 +314,7 @@ impl Tiles {
     }
 
     /// Seconds of a product of `rows` with matrices of `k` rows and `n` columns whose operands have `width` bytes a
-    /// number, without the launch; all of it moves `bytes`. Computation runs at `pace` of the device's clock.
+    /// number, without the launch; memory moves `bytes`. Computation runs at `pace` of the device's clock.
     pub fn seconds(
         &self,
         device: &Device,
@@ -296,16 +325,21 @@ impl Tiles {
         bytes: f64,
         pace: f64,
     ) -> f64 {
-        let memory = bytes / (device.bandwidth * self.memory) * self.missed(device, bytes);
+        let memory = bytes / (device.bandwidth * self.memory);
         let one = device.peak * self.share / device.sms as f64;
         // Parts in 32 bits, written and read.
         let sums = 8.0 * rows.total() as f64 * n as f64;
         let mut best = f64::INFINITY;
+        // Experts are many and sizes of one height stand together: their rows are counted once for all.
+        let mut counted = (0, 0);
         for [height, columns] in TILES {
             if height < self.least[0] || columns < self.least[1] {
                 continue;
             }
-            let whole = rows.tiles(height) * n.div_ceil(columns);
+            if counted.0 != height {
+                counted = (height, rows.tiles(height));
+            }
+            let whole = counted.1 * n.div_ceil(columns);
             let (area, edge) = ((height * columns) as f64, (height + columns) as f64);
             let (arithmetic, load) = (2.0 * area / one, edge * width / self.feed);
             let step = if arithmetic > load { arithmetic } else { load };
@@ -336,11 +370,10 @@ impl Tiles {
         even + self.tail * (tiles.div_ceil(device.sms) as f64 - even)
     }
 
-    /// The part of the time of memory that is left where operands are found in the cache.
-    fn missed(&self, device: &Device, bytes: f64) -> f64 {
-        let out = bytes / (device.cache * CACHED) - 1.0;
-        let out = out.clamp(0.0, 1.0);
-        out + (1.0 - out) / self.cached
+    /// The part of the time of memory that is left to a benchmark that touches `repeated` bytes before it comes to the
+    /// same operands again, and finds some of them in the cache; all of it if it never does (0).
+    pub fn missed(&self, device: &Device, repeated: u64) -> f64 {
+        missed(device, repeated as f64, self.resident, self.cached)
     }
 
     /// Sets the constant called `name`, in seconds, bytes per second or shares.
@@ -358,10 +391,10 @@ impl Tiles {
             "serial" => self.serial = value.min(1.0),
             "launch" => self.launch = value,
             "cached" => self.cached = value.max(1.0),
-            "convert.time" => self.convert.get_or_insert(Convert { time: 0.0, memory: 1.0 }).time = value,
-            "convert.memory" => {
-                self.convert.get_or_insert(Convert { time: 0.0, memory: 1.0 }).memory = value.min(1.0);
-            }
+            "resident" => self.resident = value.min(1.0),
+            "convert.time" => self.convert.get_or_insert(Convert::NONE).time = value,
+            "convert.memory" => self.convert.get_or_insert(Convert::NONE).memory = value.min(1.0),
+            "convert.row" => self.convert.get_or_insert(Convert::NONE).row = value,
             "routing.copies" => self.routing.get_or_insert(Routing::NONE).copies = value,
             "routing.choices" => self.routing.get_or_insert(Routing::NONE).choices = value,
             "routing.expert" => self.routing.get_or_insert(Routing::NONE).expert = value,
@@ -372,8 +405,8 @@ impl Tiles {
             _ => {
                 return Err(format!(
                     "no constant `{name}`\n\nhint: there are share, feed, store, fill, tail, memory, serial, launch, cached, \
-                     cut.time, cut.traffic, convert.time, convert.memory, routing.copies, routing.choices, routing.expert, least.rows, \
-                     least.columns"
+                     resident, cut.time, cut.traffic, convert.time, convert.memory, convert.row, routing.copies, routing.choices, \
+                     routing.expert, least.rows, least.columns"
                 ));
             }
         }

@@ -64,11 +64,30 @@ fn few_tiles_are_cut_along_the_inner_dimension() {
 #[test]
 fn experts_fill_tiles_one_by_one() {
     let tiles = Tiles { least: [16, 64], ..tiles() };
-    let shape = ExpertShape { hidden: 1024, inter: 1024, ups: 2, choices: 64 };
+    let shape = ExpertShape { hidden: 1024, inter: 1024, ups: 2, choices: 64, repeated: 0 };
     let time = |each: &[[u64; 2]]| tiles.experts(&DEVICE, each, shape, 2.0);
     assert_eq!(time(&[[1, 64]]), time(&[[0, 64], [1, 64]]));
     assert!(time(&[[64, 1], [0, 63]]) < time(&[[1, 64]]) / 3.0, "one expert's weights for 64");
     assert!(time(&[[1, 64]]) > 64.0 * 3.0 * 2.0 * 1024.0 * 1024.0 / 1e12, "all weights are read");
+}
+
+/// A benchmark that comes back to its operands while the cache has them moves them faster; one whose operands fill more than
+/// the share that stays does not, nor does a job, which never comes back.
+#[test]
+fn operands_that_stay_in_the_cache_are_moved_faster() {
+    let tiles = Tiles { cached: 3.0, resident: 0.5, least: [16, 64], ..tiles() };
+    let cache = DEVICE.cache as u64;
+    assert_eq!(tiles.missed(&DEVICE, 0), 1.0);
+    assert_eq!(tiles.missed(&DEVICE, cache / 2), 1.0 / 3.0);
+    assert_eq!(tiles.missed(&DEVICE, cache), 1.0);
+    let between = tiles.missed(&DEVICE, cache / 2 + cache / 40);
+    assert!((between - (0.5 + 0.5 / 3.0)).abs() < 1e-9, "{between}");
+    let time = |repeated| {
+        let shape = ExpertShape { hidden: 1024, inter: 1024, ups: 2, choices: 8, repeated };
+        tiles.experts(&DEVICE, &[[1, 8]], shape, 2.0) - tiles.launch
+    };
+    assert_eq!(time(0), time(cache));
+    assert!(time(1) < 0.6 * time(0), "{} {}", time(1), time(0));
 }
 
 /// Over every sheet and format: time never falls as a dimension grows, and is never less than the peak or the bandwidth
@@ -125,7 +144,14 @@ fn attention_grows_and_windows_save() {
         let Some(found) = &kernels.attention.bf16 else { continue };
         let flash = &found.value;
         let time = |batch, positions, causal, window| {
-            flash.seconds(&device, &Core { shape: shape(batch, positions, causal), window }, 2.0, 2.0, 1.0)
+            flash.seconds(
+                &device,
+                &Core { shape: shape(batch, positions, causal), window },
+                2.0,
+                2.0,
+                1.0,
+                1.0,
+            )
         };
         for pair in [16, 100, 128, 129, 1000, 4096, 5000, 16_384].windows(2) {
             for batch in [1, 3, 64] {
@@ -153,7 +179,7 @@ fn blocks_under_a_mask_by_hand() {
     }
     let time = |positions, causal, window| {
         let core = Core { shape: shape(100, positions, causal), window };
-        flash.seconds(&DEVICE, &core, 0.0, 0.0, 1.0)
+        flash.seconds(&DEVICE, &core, 0.0, 0.0, 1.0, 1.0)
     };
     let block = 4.0 * 128.0 * 128.0 * 128.0 / 5e11;
     let heads = 16.0 * 100.0 / 100.0;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windtunnel import engine
@@ -33,6 +34,8 @@ SHEETS = {
     "rtx_pro_6000_server": "RTX-PRO-6000",
 }
 FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "fp4"}
+WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "fp4": 0.5}
+"""Bytes a number."""
 FOLDS = 5
 """Blocks of shapes are left out in so many parts."""
 
@@ -50,6 +53,15 @@ class Kernel(NamedTuple):
     """What is left out together: shapes like this one."""
     seconds: float
     kind: str = ""
+    more: tuple[tuple[int, ...], ...] = ()
+    """Further draws of what is random in a row; the time is the mean over `row` and these."""
+    fitted: bool = True
+    """Whether constants may be fitted on it. Every row is scored."""
+
+    @property
+    def draws(self) -> tuple[tuple[int, ...], ...]:
+        """All of them."""
+        return (self.row, *self.more)
 
 
 @lru_cache(maxsize=32)
@@ -62,6 +74,12 @@ def sheet_text(gpu: str) -> str:
 def _kernels(gpu: str) -> Mapping[str, Any]:
     kernels: dict[str, Any] = parse_yaml(sheet_text(gpu), f"{gpu.lower()}.yaml").get("kernels") or {}
     return kernels
+
+
+def cache(gpu: str) -> float:
+    """Bytes of a GPU's last-level cache."""
+    number, unit = str(_kernels(gpu)["cache"]["value"]).split()
+    return float(number) * {"MB": 1e6, "MiB": 2**20}[unit]
 
 
 def known(gpu: str, family: str, form: str) -> bool:
@@ -92,6 +110,8 @@ def scenario(kernel: Kernel) -> dict[str, Any]:
     asked: dict[str, Any] = {
         "gpu": kernel.gpu, "family": kernel.family, "format": kernel.format, "row": kernel.row,
     }  # fmt: skip
+    if kernel.more:
+        asked["more"] = kernel.more
     fitted = (fits(kernel.gpu).get(kernel.family) or {}).get(kernel.format)
     if fitted is not None and kernel.shape in _shapes(kernel.gpu, kernel.family, kernel.format):
         asked["constants"] = fitted["without"][fold(kernel.block)]
@@ -130,19 +150,42 @@ def times(asked: Sequence[Mapping[str, Any]]) -> list[float]:
     found = [0.0] * len(asked)
     for key, members in groups.items():
         gpu, family, form, constants = json.loads(key)
-        (seconds,) = ask(gpu, family, form, [asked[i]["row"] for i in members], [constants] if constants else [])
+        drawn = [(asked[i]["row"], *asked[i].get("more", ())) for i in members]
+        (seconds,) = ask_draws(gpu, family, form, drawn, [constants] if constants else [])
         for i, value in zip(members, seconds, strict=True):
             found[i] = value
     return found
+
+
+def ask_draws(
+    gpu: str,
+    family: str,
+    form: str,
+    drawn: Sequence[Sequence[Sequence[int]]],
+    constants: Sequence[Mapping[str, float]],
+) -> list[list[float]]:
+    """Mean seconds over the draws of each row, under each of `constants` (`ask`)."""
+    return asker(gpu, family, form, drawn)(constants)
+
+
+def asker(
+    gpu: str, family: str, form: str, drawn: Sequence[Sequence[Sequence[int]]]
+) -> Callable[[Sequence[Mapping[str, float]]], list[list[float]]]:
+    """The same for many questions about the same rows, which are put into text once."""
+    starts = [0, *accumulate(len(draws) for draws in drawn)]
+    rows = json.dumps([list(row) for draws in drawn for row in draws])
+    head = json.dumps({"sheet": sheet_text(gpu), "family": family, "format": form})[:-1]
+
+    def asked(constants: Sequence[Mapping[str, float]]) -> list[list[float]]:
+        values = json.dumps([list(one.items()) for one in constants])
+        found = json.loads(engine.kernel_times(f'{head}, "rows": {rows}, "constants": {values}}}'))["times"]
+        return [[sum(times[a:b]) / (b - a) for a, b in pairwise(starts)] for times in found]
+
+    return asked
 
 
 def ask(
     gpu: str, family: str, form: str, rows: Iterable[Sequence[int]], constants: Sequence[Mapping[str, float]]
 ) -> list[list[float]]:
     """Seconds of rows under each of `constants`, those of the sheet if there are none."""
-    request = {
-        "sheet": sheet_text(gpu), "family": family, "format": form, "rows": [list(row) for row in rows],
-        "constants": [list(one.items()) for one in constants],
-    }  # fmt: skip
-    found: list[list[float]] = json.loads(engine.kernel_times(json.dumps(request)))["times"]
-    return found
+    return ask_draws(gpu, family, form, [(row,) for row in rows], constants)

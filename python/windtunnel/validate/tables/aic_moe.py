@@ -1,9 +1,18 @@
 """Mixtures of experts by inference libraries, by GPU and format (github.com/ai-dynamo/aiconfigurator).
 
 The time is that of the rank with most tokens. How many each expert has follows from the stated distribution as the
-table's authors draw it: `balanced` is even; `power_law_A` gives each expert a weight of density proportional to its
-power -A, from 1 to 0.8 times the tokens (0.01 to 2 where there are fewer choices than experts), and shares the choices
-by weight. They draw at random; here each expert has one of evenly spaced quantiles, in an order shuffled once for all.
+table's authors draw it (collector/helper.py, `_generate_power_law_distribution`): `balanced` is even; `power_law_A`
+gives each expert a weight of density proportional to its power -A, from 1 to 0.8 times the tokens (0.01 to 2 where
+there are fewer choices than experts), and shares the choices by weight. They time five draws and publish the mean, and
+so does this table, by draws of its own: theirs have no recorded seed.
+
+Two kernels compute more than this rank's share. SGLang's takes the tokens that chose any expert of the rank and
+computes all their choices, those of other ranks by expert 0 (collector/sglang/collect_moe.py,
+`build_rank0_local_workload` and `clamp(min=0)`). TensorRT-LLM's Triton kernel for 8 bits with a scale a block, which
+RTX PRO 6000 has, computes the choices of all tokens, those of other ranks by the last local expert
+(fused_moe_cutlass.py, `clamp(0, local_n - 1)`).
+
+The five draws and all repeats use the same weights, of which a cache that is large enough keeps those that are met.
 
 TensorRT-LLM times its kernels for a configuration and takes the fastest. The program that made the table keeps what was
 found in a file named by format, hidden features, inner features on a rank and experts on a rank, and a configuration
@@ -14,17 +23,19 @@ collect_moe.py, `cache_path`). So one of two configurations whose names are equa
 
 from __future__ import annotations
 
+import heapq
+import random
 from collections import Counter, defaultdict
 from functools import lru_cache
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from windtunnel.validate.rows import Row, Table
 from windtunnel.validate.tables import aic
 from windtunnel.validate.tables.common import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.validate.systems import System
@@ -36,52 +47,128 @@ COLUMNS = (
 )  # fmt: skip
 TUNED = "moe_torch_flow"
 """TensorRT-LLM's kernels by their names in the table."""
+SGLANG = "sglang_fused_moe"
+TRITON_BLOCK = "triton_fp8_block"
+"""The kernels that compute choices of other ranks, by parts of their names."""
 MOST = 0.8
 """Weights of experts reach up to this share of the tokens."""
+DRAWS = 5
+"""Draws of a skewed distribution whose times are averaged."""
+
+
+class Load(NamedTuple):
+    """What the rank with most tokens has of one draw."""
+
+    rows: tuple[int, ...]
+    """Of each of its experts."""
+    tokens: int
+    """Tokens that chose any of them."""
 
 
 @lru_cache(maxsize=4096)
-def loads(tokens: int, experts: int, chosen: int, ranks: int, distribution: str) -> tuple[int, ...]:
-    """Rows of each expert of the rank that has most of them."""
+def loads(tokens: int, experts: int, chosen: int, ranks: int, distribution: str) -> tuple[Load, ...]:
+    """The rank that has most rows, for each draw; a balanced distribution has one."""
     choices = tokens * chosen
     if distribution == "balanced":
-        stride = -(-experts // chosen)
-        each = [choices // experts] * experts
-        if tokens < stride:
-            each = [0] * experts
-            for choice in range(chosen):
-                for token in range(tokens):
-                    each[int(token * stride / tokens + choice * stride) % experts] += 1
-        else:
-            for token in range(choices % experts):
-                each[token] += 1
-    else:
-        each = _skewed(tokens, experts, choices, float(distribution.rpartition("_")[2]))
-    local = experts // ranks
-    parts = [tuple(each[rank * local : (rank + 1) * local]) for rank in range(ranks)]
-    return max(parts, key=sum)
-
-
-def _skewed(tokens: int, experts: int, choices: int, power: float) -> list[int]:
+        return (_most(_balanced(tokens, experts, chosen), tokens, ranks),)
+    power = float(distribution.rpartition("_")[2])
     low, high = (1.0, tokens * MOST) if choices > experts else (0.01, 2.0)
     first, last = low ** (1 - power), high ** (1 - power)
-    weights = [((last - first) * (i + 0.5) / experts + first) ** (1 / (1 - power)) for i in range(experts)]
-    order = sorted(range(experts), key=lambda i: i * 2654435761 % (1 << 32))
-    weights = [weights[i] for i in order]
-    total = sum(weights)
-    each = [min(round(weight / total * choices), tokens) for weight in weights]
-    falling = sorted(range(experts), key=lambda i: -weights[i])
-    rest, i = choices - sum(each), 0
-    while rest != 0:
-        expert = falling[i % experts] if rest > 0 else falling[-1 - i % experts]
-        if rest > 0 and each[expert] < tokens:
-            each[expert] += 1
-            rest -= 1
-        elif rest < 0 and each[expert] > 0:
-            each[expert] -= 1
-            rest += 1
-        i += 1
+    found = []
+    for draw in range(DRAWS):
+        source = random.Random(f"{tokens} {experts} {chosen} {ranks} {distribution} {draw}")  # noqa: S311
+        weights = [((last - first) * source.random() + first) ** (1 / (1 - power)) for _ in range(experts)]
+        found.append(_most(_shared(weights, choices, tokens, ranks), tokens, ranks))
+    return tuple(found)
+
+
+def _balanced(tokens: int, experts: int, chosen: int) -> list[int]:
+    choices, stride = tokens * chosen, -(-experts // chosen)
+    each = [choices // experts] * experts
+    if tokens < stride:
+        each = [0] * experts
+        for choice in range(chosen):
+            for token in range(tokens):
+                each[int(token * stride / tokens + choice * stride) % experts] += 1
+    else:
+        for token in range(choices % experts):
+            each[token] += 1
     return each
+
+
+def _shared(weights: Sequence[float], choices: int, tokens: int, ranks: int) -> list[int]:
+    """Whole choices by weight, of no expert more than there are tokens; what is over or missing goes rank by rank."""
+    total = sum(weights)
+    each = [round(weight / total * choices) for weight in weights]
+    over = sum(max(count - tokens, 0) for count in each)
+    each = [min(count, tokens) for count in each]
+    _adjust(each, over, 1, tokens, ranks)
+    rest = choices - sum(each)
+    _adjust(each, abs(rest), 1 if rest > 0 else -1, tokens, ranks)
+    return each
+
+
+def _adjust(each: list[int], steps: int, step: int, tokens: int, ranks: int) -> None:
+    """Adds so many steps, one a rank in turn: to its expert with fewest rows, or from that with most."""
+    local = len(each) // ranks
+    heaps = [[(step * each[i], i) for i in range(rank * local, (rank + 1) * local)] for rank in range(ranks)]
+    for heap in heaps:
+        heapq.heapify(heap)
+    while steps > 0:
+        before = steps
+        for heap in heaps:
+            count, i = heap[0]
+            if steps == 0 or count >= (tokens if step > 0 else 0):
+                continue
+            each[i] += step
+            heapq.heapreplace(heap, (count + 1, i))
+            steps -= 1
+        if steps == before:
+            return
+
+
+def _most(each: Sequence[int], tokens: int, ranks: int) -> Load:
+    """The rank with most rows. Choices lie expert by expert, the fullest first, in columns of one choice a token."""
+    local = len(each) // ranks
+    start = max(range(0, len(each), local), key=lambda first: sum(each[first : first + local]))
+    order = sorted(range(len(each)), key=lambda i: -each[i])
+    ends = accumulate(each[i] for i in order)
+    met: list[tuple[int, int]] = []
+    for i, end in zip(order, ends, strict=True):
+        if start <= i < start + local and each[i]:
+            first = (end - each[i]) % tokens
+            met.append((first, min(first + each[i], tokens)))
+            if first + each[i] > tokens:
+                met.append((0, first + each[i] - tokens))
+    covered = reached = 0
+    for first, end in sorted(met):
+        covered += max(end - max(first, reached), 0)
+        reached = max(reached, end)
+    return Load(tuple(each[start : start + local]), covered)
+
+
+def computed(found: Iterable[Load], kind: str, tokens: int, chosen: int, ranks: int) -> list[Load]:
+    """What a kernel computes of these, with the choices of other ranks where it computes those too."""
+    if ranks == 1 or not (kind.startswith(SGLANG) or kind.endswith(TRITON_BLOCK)):
+        return [Load(load.rows, tokens) for load in found]
+    all_ = []
+    for rows, met in found:
+        if kind.startswith(SGLANG):
+            others = met * chosen - sum(rows)
+            all_.append(Load((rows[0] + others, *rows[1:]), met))
+        else:
+            others = tokens * chosen - sum(rows)
+            all_.append(Load((*rows[:-1], rows[-1] + others), tokens))
+    return all_
+
+
+def touched(found: Sequence[Load], hidden: int, inter: int, ups: int, width: float) -> int:
+    """Bytes between two uses of the same operand: weights that any draw meets, inputs, and what one draw writes."""
+    met = sum(any(load.rows[i] for load in found) for i in range(len(found[0].rows)))
+    rows = sum(sum(load.rows) for load in found) / len(found)
+    tokens = max(load.tokens for load in found)
+    weights = met * width * hidden * inter * (ups + 1)
+    return round(weights + 2 * tokens * hidden + 2 * rows * (ups * inter + hidden))
 
 
 def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
@@ -100,11 +187,16 @@ def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
             continue
         form = place[1] + ("_min_latency" if kind.endswith("min_latency") else "")
         ups = 1 if "nongated" in kind else 2
-        each = sorted(Counter(loads(tokens, experts, chosen, ep, distribution)).items())
         shape = f"{hidden}x{inter}x{experts}"
+        found = computed(loads(tokens, experts, chosen, ep, distribution), kind, tokens, chosen, ep)
+        repeated = touched(found, hidden, inter // tp, ups, aic.WIDTHS[place[1]])
+        first, *more = (
+            (load.tokens, chosen, hidden, inter // tp, ups, repeated, *chain(*sorted(Counter(load.rows).items())))
+            for load in found
+        )
         yield aic.Kernel(
-            place[0], "experts", form, (tokens, chosen, hidden, inter // tp, ups, *chain(*each)), shape, shape,
-            line.number_in("latency_ms") * 1e-3, f"{kind}/{tokens}/tp{tp}/ep{ep}/{distribution}",
+            place[0], "experts", form, first, shape, shape, line.number_in("latency_ms") * 1e-3,
+            f"{kind}/{tokens}/tp{tp}/ep{ep}/{distribution}", tuple(more),
         )  # fmt: skip
 
 
