@@ -68,7 +68,9 @@ def _spread(path: str) -> list[str]:
     braces = re.search(r"\{([^}]*)\}", path)
     if braces is None:
         return [path]
-    return [file for one in braces[1].split(",") for file in _spread(path[: braces.start()] + one + path[braces.end() :])]
+    return [
+        file for one in braces[1].split(",") for file in _spread(path[: braces.start()] + one + path[braces.end() :])
+    ]
 
 
 @pytest.mark.parametrize("crate", sorted(FLOOR))
