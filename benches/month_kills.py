@@ -2,7 +2,7 @@
 
 Run by `python benches/month_kills.py [KILLS] [SEED]` (20 and 1 if left out); prints figures and never fails. The month
 is 900 jobs of `examples/shared-cluster.yaml`, in episodes at flow fidelity. Each of its processes is ended by SIGKILL,
-a random time after its journal began to grow; so the kills spread over the whole month.
+a random time after its journal has reached a random length; so the kills spread over the month on a busy machine too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,27 @@ def begun(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def killed(process: subprocess.Popen[str], journal: Path, before: int, wait_s: float) -> bool:
-    """Whether a run was killed, so long after its journal had more than `before`; it may have ended by itself."""
-    while process.poll() is None and size(journal) <= before:
+def size(journal: Path) -> int:
+    """In bytes; 0 if there is none."""
+    return journal.stat().st_size if journal.exists() else 0
+
+
+def to_its_end(arguments: list[str], folder: Path, journal: Path) -> tuple[float, int]:
+    """Seconds that a run took, and the length to which its journal grew; raises if it failed."""
+    begin, length = time.perf_counter(), 0
+    process = begun(arguments, folder)
+    while process.poll() is None:
+        length = max(length, size(journal))
+        time.sleep(0.005)
+    _, err = process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(err)
+    return time.perf_counter() - begin, length
+
+
+def killed(process: subprocess.Popen[str], journal: Path, length: float, wait_s: float) -> bool:
+    """Whether a run was killed, `wait_s` after its journal had reached this length; it may have ended by itself."""
+    while process.poll() is None and size(journal) < length:
         time.sleep(0.005)
     try:
         process.wait(timeout=wait_s)
@@ -41,21 +59,6 @@ def killed(process: subprocess.Popen[str], journal: Path, before: int, wait_s: f
         process.kill()
     process.communicate()
     return process.returncode == -signal.SIGKILL
-
-
-def size(journal: Path) -> int:
-    """In bytes; 0 if there is none."""
-    return journal.stat().st_size if journal.exists() else 0
-
-
-def to_its_end(arguments: list[str], folder: Path) -> float:
-    """Seconds that a run took; raises if it failed."""
-    begin = time.perf_counter()
-    process = begun(arguments, folder)
-    _, err = process.communicate()
-    if process.returncode != 0:
-        raise RuntimeError(err)
-    return time.perf_counter() - begin
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -72,21 +75,22 @@ def main() -> None:
     kills: list[int] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        whole = to_its_end([*MONTH, "--out", "once"], folder)
+        whole, length = to_its_end([*MONTH, "--out", "once"], folder, journal_of(folder / "once"))
         once, often = windtunnel.load(folder / "once"), folder / "often"
         days = once.summary["simulated_time_s"] / 86400
         print(f"{days:.1f} days in {whole:.0f} s, undisturbed")
         journal, arguments = journal_of(often), [*MONTH, "--out", "often"]
-        while len(kills) < most:
-            before = kills[-1] if kills else 0
-            wait_s = draw.uniform(0.0, 2 * whole / (most + 1))
-            if not killed(begun(arguments, folder), journal, before, wait_s):
+        for target in sorted(draw.uniform(0.0, 0.95 * length) for _ in range(most)):
+            wait_s = draw.uniform(0.0, whole / (2 * most))
+            if not killed(begun(arguments, folder), journal, target, wait_s):
                 break
             kills.append(size(journal))
-            arguments = ["--resume", "often"]
+            if kills[-1]:
+                arguments = ["--resume", "often"]
         if not often.exists():
-            print(f"the last of them took {to_its_end(arguments, folder):.0f} s to its end")
-        print(f"killed {len(kills)} times, with a journal of {', '.join(f'{at / 1e6:.2f}' for at in kills)} MB")
+            print(f"the last of them took {to_its_end(arguments, folder, journal)[0]:.0f} s to its end")
+        told = ", ".join(f"{at / 1e6:.2f}" for at in kills)
+        print(f"killed {len(kills)} times; of {length / 1e6:.2f} MB of a journal there were then {told}")
         print(f"first difference of figures and rows: {first_difference(once, windtunnel.load(often))}")
         first, second = hashes(folder / "once"), hashes(often)
         other = sorted(file for file in first.keys() | second.keys() if first.get(file) != second.get(file))
