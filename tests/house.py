@@ -25,7 +25,7 @@ def rust(crate: Path) -> dict[str, set[str]]:
     for path in source.rglob("*.rs"):
         parts = path.relative_to(source).with_suffix("").parts
         files[parts[:-1] if parts[-1] in {"mod", "lib", "main"} else parts] = path
-    texts = {place: _code(path) for place, path in files.items()}
+    texts = {place: code(path) for place, path in files.items()}
     handed = {
         place: {
             name: _absolute(target, place)
@@ -86,7 +86,8 @@ def _reach(arrows: dict[str, set[str]], file: str) -> set[str]:
     return seen
 
 
-def _code(path: Path) -> str:
+def code(path: Path) -> str:
+    """A file's text without its comments and unit tests."""
     text = COMMENT.sub("", path.read_text(encoding="utf-8"))
     tests = TESTS.search(text)
     return text if tests is None else text[: tests.start()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,15 @@ FLOOR = {
     "plan": 5, "config": 6, "run": 6, "scenario": 7, "python": 8, "routing": 8,
 }  # fmt: skip
 MOST = 4
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+# What names a key of a scenario once it is read, and where its word means something else.
+WALKS = {
+    "network.ack_every": (r"\back_every\b", ()),
+    "topology.host.nic_bus": (r"\bnic_bus\b|\.bus\b|\bbus:|\bbus_links\b", ()),
+    "topology.tiers[].oversubscription": (r"\boversubscription\b", ()),
+    "jobs[].checkpoint": (r"(?i)checkpoint(?!ing)", ("fabric", "workload")),
+}
 
 
 def test_every_crate_stands_above_those_that_it_takes_from() -> None:
@@ -28,6 +38,39 @@ def test_every_crate_stands_above_those_that_it_takes_from() -> None:
         for other in told.get("dependencies", {}):
             below = FLOOR.get(other.removeprefix("windtunnel-")) if other.startswith("windtunnel-") else None
             assert below is None or below < floor, f"`{name}` takes from `{other}`"
+
+
+def test_the_page_says_the_floors() -> None:
+    told = re.findall(r"^\| (\d) \| `(\w+)` \|", _section("Rooms and arrows"), flags=re.MULTILINE)
+    assert {name: int(floor) for floor, name in told} == FLOOR
+
+
+@pytest.mark.parametrize("key", WALKS)
+def test_the_page_says_every_file_of_a_walk(key: str) -> None:
+    row = re.search(rf"^\| `{re.escape(key)}` \|(.*)\|$", _section("The walk of a key"), flags=re.MULTILINE)
+    assert row is not None
+    told = [file for path in re.findall(r"`([^`]+\.rs)`", row[1]) for file in _spread(path)]
+    name, apart = WALKS[key]
+    found = {
+        path.relative_to(CRATES).as_posix().replace("/src/", "/", 1)
+        for path in CRATES.glob("*/src/**/*.rs")
+        if path.relative_to(CRATES).parts[0] not in apart and re.search(name, house.code(path))
+    }
+    assert sorted(told) == sorted(found)
+
+
+def _section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def _spread(path: str) -> list[str]:
+    """`a/{b,c}.rs` as the files that it names."""
+    braces = re.search(r"\{([^}]*)\}", path)
+    if braces is None:
+        return [path]
+    return [
+        file for one in braces[1].split(",") for file in _spread(path[: braces.start()] + one + path[braces.end() :])
+    ]
 
 
 @pytest.mark.parametrize("crate", sorted(FLOOR))

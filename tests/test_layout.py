@@ -27,3 +27,8 @@ def test_every_file_is_a_module_of_its_crate_s_binary(main: Path) -> None:
 def test_no_crate_has_another_binary() -> None:
     crates = ROOT / "crates"
     assert {path.relative_to(crates).as_posix() for path in crates.glob("*/tests/*.rs")} == APART
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "crates").glob("*/src/lib.rs")), ids=lambda p: p.parts[-3])
+def test_every_crate_warns_of_what_is_public_and_out_of_reach(page: Path) -> None:
+    assert "\n#![warn(unreachable_pub)]\n" in page.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ const FIRST: u64 = 100 * DAY;
 
 /// Where an episode begins: the day that its picoseconds count from, and the picoseconds since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// Nanoseconds from the run's start to the zero of its picoseconds; whole seconds where there are rows.
     pub(crate) epoch: u64,
     /// From there to the episode's start.
@@ -23,26 +23,26 @@ pub struct Origin {
 
 impl Origin {
     /// Of what begins with the run.
-    pub const RUN: Self = Self { epoch: 0, ps: 0 };
+    pub(crate) const RUN: Self = Self { epoch: 0, ps: 0 };
 
     /// Of what begins at `start`.
-    pub const fn of(start: CalendarTime) -> Self {
+    pub(crate) const fn of(start: CalendarTime) -> Self {
         let epoch = if start.ns() < FIRST { 0 } else { start.ns() / DAY * DAY };
         Self { epoch, ps: CalendarTime::from_ns(start.ns() - epoch).network_time().ps() }
     }
 
     /// Of what begins at `start` and has no rows: its picoseconds count from there, and all 213 days are left.
-    pub const fn at(start: CalendarTime) -> Self {
+    pub(crate) const fn at(start: CalendarTime) -> Self {
         Self { epoch: start.ns(), ps: 0 }
     }
 
     /// Seconds from the run's start to the zero of its picoseconds.
-    pub const fn seconds(self) -> u64 {
+    pub(crate) const fn seconds(self) -> u64 {
         self.epoch / 1_000_000_000
     }
 
     /// The nanosecond of the run in which, or at whose begin, an instant in its picoseconds lies.
-    pub const fn calendar_ns(self, ps: u64) -> u64 {
+    pub(crate) const fn calendar_ns(self, ps: u64) -> u64 {
         self.epoch.saturating_add(ps.div_ceil(1_000))
     }
 }

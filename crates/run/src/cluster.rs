@@ -12,7 +12,7 @@ use super::summary::quantile;
 use crate::table::{Batch, Column};
 
 /// The scheduler that the program brings along, or that the scenario names.
-pub fn scheduler(plan: &Plan) -> Box<dyn Scheduler> {
+pub(crate) fn scheduler(plan: &Plan) -> Box<dyn Scheduler> {
     let cluster = &plan.cluster;
     let options = Options { endpoints: computing(plan), slice: cluster.slice, rows: cluster.slice_rows };
     if let Some(own) = plan.modules.make_scheduler() {
@@ -22,14 +22,14 @@ pub fn scheduler(plan: &Plan) -> Box<dyn Scheduler> {
 }
 
 /// GPUs that jobs may get.
-pub fn computing(plan: &Plan) -> u32 {
+pub(crate) fn computing(plan: &Plan) -> u32 {
     let topology = &plan.fabric.topology;
     topology.endpoints() - plan.storage_hosts.len() as u32 * topology.endpoints_per_host()
 }
 
 /// What became of the cluster's GPUs and jobs.
 #[derive(Clone, Debug, Default)]
-pub struct ClusterUse {
+pub(crate) struct ClusterUse {
     /// GPU-time by state.
     pub gpu_time: GpuTime,
     /// End of the last job, in nanoseconds.
@@ -62,7 +62,7 @@ pub struct ClusterUse {
 
 impl ClusterUse {
     /// Enters a job that ended; `alone` is the time that it takes without waiting, `late` how long after its deadline it ended.
-    pub fn ended(
+    pub(crate) fn ended(
         &mut self,
         [submit, start, finish]: [u64; 3],
         alone: Option<u64>,
@@ -78,7 +78,7 @@ impl ClusterUse {
     }
 
     /// Enters what the timeline says.
-    pub fn over_time(&mut self, timeline: &Timeline) {
+    pub(crate) fn over_time(&mut self, timeline: &Timeline) {
         let (_, bins) = timeline.bins();
         let (broken, free) = bins.iter().fold((0, 0), |(broken, free), bin| {
             (broken + bin.broken, free + bin.gpu_time.idle + bin.gpu_time.stranded)
@@ -87,7 +87,7 @@ impl ClusterUse {
     }
 
     /// Enters periods of congestion.
-    pub fn congested(&mut self, periods: &[Period]) {
+    pub(crate) fn congested(&mut self, periods: &[Period]) {
         let seconds = |of: &dyn Fn(&&Period) -> bool| {
             let ns: u128 =
                 periods.iter().filter(of).map(|period| u128::from(period.until - period.from)).sum();
@@ -101,7 +101,7 @@ impl ClusterUse {
     }
 
     /// As JSON.
-    pub fn into_json(mut self) -> Value {
+    pub(crate) fn into_json(mut self) -> Value {
         self.waiting.sort_unstable();
         self.slowdowns.sort_by(f64::total_cmp);
         let time = self.gpu_time;
@@ -169,7 +169,7 @@ fn deadlines(late: &[u64]) -> Value {
 }
 
 /// How many nanoseconds after its deadline a job ended that should have within `within` of its submission; `None`: it had none.
-pub fn late(submit: u64, finish: u64, within: u64) -> Option<u64> {
+pub(crate) fn late(submit: u64, finish: u64, within: u64) -> Option<u64> {
     (within < u64::MAX).then(|| (finish - submit).saturating_sub(within))
 }
 
@@ -187,7 +187,7 @@ fn causes(tallies: &[(Reason, Tally)]) -> Value {
 }
 
 /// Rows of the table `usage`: the cluster over time, in bins.
-pub fn usage_rows(timeline: &Timeline, endpoints: u32) -> Batch {
+pub(crate) fn usage_rows(timeline: &Timeline, endpoints: u32) -> Batch {
     let (width, bins) = timeline.bins();
     let span = |bin: usize| {
         let from = bin as u64 * width;
@@ -219,6 +219,6 @@ pub fn usage_rows(timeline: &Timeline, endpoints: u32) -> Batch {
 }
 
 /// Time from submission to end over the time that the job takes alone.
-pub fn slowdown(submit: u64, finish: u64, alone: u64) -> f64 {
+pub(crate) fn slowdown(submit: u64, finish: u64, alone: u64) -> f64 {
     (finish - submit) as f64 / alone as f64
 }

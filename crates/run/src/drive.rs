@@ -16,7 +16,7 @@ use crate::table::ProgressSink;
 const AUTO_FLOWS: u64 = 1 << 20;
 
 /// How driving a shard ended.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// No event is left, or enough was seen.
     Dry,
     /// The progress sink stopped it.
@@ -26,13 +26,13 @@ pub enum Outcome {
 }
 
 /// Counts the rows of flows or messages, which are taken off the network while the run goes.
-pub struct FlowRows {
+pub(crate) struct FlowRows {
     written: u64,
     limit: u64,
 }
 
 impl FlowRows {
-    pub fn of(plan: &Plan, written: u64) -> Self {
+    pub(crate) fn of(plan: &Plan, written: u64) -> Self {
         let limit = match plan.results.flows {
             FlowsTable::Auto => AUTO_FLOWS,
             FlowsTable::All => u64::MAX,
@@ -42,7 +42,7 @@ impl FlowRows {
     }
 
     /// Rows so far.
-    pub const fn written(&self) -> u64 {
+    pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 
@@ -59,7 +59,7 @@ impl FlowRows {
 }
 
 /// What driving needs to know of the run around it.
-pub struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     /// What is run.
     pub plan: &'a Plan,
     /// Start of the episode.
@@ -69,7 +69,7 @@ pub struct Watch<'a> {
 }
 
 /// Runs a stage's shard to its end on the sequential executor, watched by `progress`.
-pub fn drive(
+pub(crate) fn drive(
     stage: &mut Stage<'_>,
     watch: &Watch<'_>,
     progress: &mut dyn ProgressSink,

@@ -27,7 +27,7 @@ use super::verdict::{Judge, Verdict};
 use crate::table::{ProgressSink, TableSink};
 
 /// Why a run stops.
-pub enum Stop {
+pub(crate) enum Stop {
     /// The progress sink said so.
     Cancelled,
     /// Something is wrong.
@@ -41,7 +41,7 @@ impl<T: Into<Failure>> From<T> for Stop {
 }
 
 /// Simulates one episode after the other.
-pub struct Simulator<'a> {
+pub(crate) struct Simulator<'a> {
     /// The scenario.
     pub plan: &'a Plan,
     /// What the caller asked for.
@@ -66,7 +66,7 @@ impl Simulator<'_> {
     ///
     /// # Errors
     /// What stops the run.
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
         start: CalendarTime,
         episode: &Episode,
@@ -273,7 +273,7 @@ impl SeenEnough<'_> {
 }
 
 /// When the simulation of `episode` begins, which itself does at `start`.
-pub fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
+pub(crate) fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
     let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ps() / 1_000);
     CalendarTime::from_ns(start.ns() - before)
 }

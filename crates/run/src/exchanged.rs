@@ -9,7 +9,7 @@ use super::summary::NetworkSummary;
 
 /// All-to-alls under `network.exchange: auto`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ExchangeSummary {
+pub(crate) struct ExchangeSummary {
     /// Those that ran as one flow.
     pub whole: u64,
     /// Messages for which these stand.
@@ -49,7 +49,7 @@ impl From<&Exchanged> for ExchangeSummary {
 
 impl NetworkSummary {
     /// Adds the all-to-alls of a job in an episode, or those of another run's part.
-    pub fn add_exchanges(&mut self, more: &ExchangeSummary) {
+    pub(crate) fn add_exchanges(&mut self, more: &ExchangeSummary) {
         if more.whole + more.by_message > 0 {
             self.exchanges.get_or_insert_default().add(more);
         }

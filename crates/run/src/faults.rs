@@ -6,7 +6,11 @@ use windtunnel_plan::plant::FabricPlant;
 use crate::table::{Batch, Column};
 
 /// Rows of `records`, with jobs named by `job`; `None` if there are none.
-pub fn batch(records: &[FaultRecord], plant: &FabricPlant, job: &dyn Fn(JobId) -> String) -> Option<Batch> {
+pub(crate) fn batch(
+    records: &[FaultRecord],
+    plant: &FabricPlant,
+    job: &dyn Fn(JobId) -> String,
+) -> Option<Batch> {
     let texts = |of: &dyn Fn(&FaultRecord) -> String| Column::Text(records.iter().map(of).collect());
     let figures = |of: &dyn Fn(&FaultRecord) -> f64| Column::F64(records.iter().map(of).collect());
     let counts = |of: &dyn Fn(&FaultRecord) -> u32| Column::U32(records.iter().map(of).collect());

@@ -22,7 +22,7 @@ use super::{RunOptions, faults, machine, payload, stream};
 use crate::table::{Column, ProgressSink, TableSink};
 
 /// A run that is over, or was stopped.
-pub struct Ended<'a> {
+pub(crate) struct Ended<'a> {
     /// What was run.
     pub plan: &'a Plan,
     /// What the caller asked for.
@@ -40,7 +40,7 @@ pub struct Ended<'a> {
 }
 
 /// What subscribers heard of the episodes.
-pub struct Observed {
+pub(crate) struct Observed {
     /// As in the summary.
     pub episodes: Value,
     /// Links over time.
@@ -54,7 +54,11 @@ impl Ended<'_> {
     ///
     /// # Errors
     /// A sink that refuses rows.
-    pub fn tell(mut self, observed: Option<Observed>, sink: &mut dyn TableSink) -> Result<Value, Failure> {
+    pub(crate) fn tell(
+        mut self,
+        observed: Option<Observed>,
+        sink: &mut dyn TableSink,
+    ) -> Result<Value, Failure> {
         let plan = self.plan;
         let jobs = self.jobs();
         let mut rows = |table, rows| sink.rows(table, rows).map_err(Failure::sink);
@@ -219,7 +223,7 @@ fn evidence(plan: &Plan, options: &RunOptions) -> Vec<EvidenceRow> {
 }
 
 /// How long a job takes where nothing waits and nothing is shared, if that is known.
-pub fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
+pub(crate) fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<Span> {
     let iterations =
         || ideal.of_job(job).and_then(|span| span.ps().checked_mul(job_plan.iterations)).map(Span::from_ps);
     job_plan.duration.or_else(iterations)
@@ -229,7 +233,7 @@ pub fn alone(job_plan: &JobPlan, ideal: &IdealTimes<'_>, job: usize) -> Option<S
 ///
 /// # Errors
 /// What stops the run, and a sink that refuses rows.
-pub fn by_duration(
+pub(crate) fn by_duration(
     plan: &Plan,
     stream: &JobStream,
     options: &RunOptions,

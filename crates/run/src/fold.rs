@@ -30,7 +30,7 @@ use windtunnel_workload::collectives::{self, Form};
 
 /// What is simulated of a job.
 #[derive(Clone, Debug)]
-pub struct Folded {
+pub(crate) struct Folded {
     /// Whether each rank is.
     pub simulated: Arc<[bool]>,
     /// How many replicas one stands for: the mean of its classes, rounded down.
@@ -38,7 +38,12 @@ pub struct Folded {
 }
 
 /// Folds a job's `work`, placed at `placement`, under `balancer`; `None` if its replicas are not equal.
-pub fn fold(plan: &Plan, work: &Work, placement: &[EndpointId], balancer: LoadBalancer) -> Option<Folded> {
+pub(crate) fn fold(
+    plan: &Plan,
+    work: &Work,
+    placement: &[EndpointId],
+    balancer: LoadBalancer,
+) -> Option<Folded> {
     let first = &work.first_replica;
     if first.is_empty() || !plan.slow_links.is_empty() || plan.fabric.faults.is_some() {
         return None;

@@ -32,7 +32,7 @@ const LINKS: usize = 512;
 
 /// Bytes that links carried over time.
 #[derive(Debug)]
-pub struct Heat {
+pub(crate) struct Heat {
     width: u64,
     /// Bytes by bin of each link that carried any.
     links: BTreeMap<u32, Vec<f64>>,
@@ -79,7 +79,7 @@ impl Heat {
     }
 
     /// The most used links as the summary names them.
-    pub fn most_loaded(&self, topology: &Topology) -> Vec<LinkLoad> {
+    pub(crate) fn most_loaded(&self, topology: &Topology) -> Vec<LinkLoad> {
         let load = |(utilisation, bytes, link): (f64, f64, LinkId)| LinkLoad {
             name: topology.link_name(link),
             tier: topology.link(link).tier.name().into_owned(),
@@ -104,7 +104,7 @@ impl Heat {
     }
 
     /// Rows of the table `heat`: utilisation of the most used links in each bin.
-    pub fn rows(&self, topology: &Topology) -> Batch {
+    pub(crate) fn rows(&self, topology: &Topology) -> Batch {
         let mut links: Vec<LinkId> =
             self.most(topology).into_iter().take(LINKS).map(|(.., link)| link).collect();
         links.sort_unstable();
@@ -139,7 +139,7 @@ impl Heat {
 const CONGESTED: f64 = 1.01;
 
 /// Periods of congestion.
-pub struct Congestion<'a> {
+pub(crate) struct Congestion<'a> {
     ideal: &'a IdealTimes<'a>,
     /// Jobs that are congested in the episodes that go on: why, and how much slower they are.
     under_way: BTreeMap<u32, Vec<(usize, Cause, f64)>>,
@@ -148,7 +148,7 @@ pub struct Congestion<'a> {
 
 impl<'a> Congestion<'a> {
     /// None so far.
-    pub fn new(ideal: &'a IdealTimes<'a>) -> Self {
+    pub(crate) fn new(ideal: &'a IdealTimes<'a>) -> Self {
         Self { ideal, under_way: BTreeMap::new(), periods: Periods::default() }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Congestion<'a> {
     }
 
     /// All periods by their beginning.
-    pub fn into_periods(self) -> Vec<Period> {
+    pub(crate) fn into_periods(self) -> Vec<Period> {
         self.periods.into_sorted()
     }
 }
@@ -198,7 +198,7 @@ impl Subscriber for Congestion<'_> {
 }
 
 /// Rows of the table `congestion`.
-pub fn congestion_rows(periods: &[Period], plans: &[JobPlan]) -> Batch {
+pub(crate) fn congestion_rows(periods: &[Period], plans: &[JobPlan]) -> Batch {
     let seconds = |of: &dyn Fn(&Period) -> u64| {
         Column::F64(periods.iter().map(|period| of(period) as f64 / 1e9).collect())
     };

@@ -22,7 +22,7 @@ use windtunnel_plan::jobs::{JobPlan, Work};
 use windtunnel_plan::settings::Fidelity;
 use windtunnel_workload::Workload;
 
-pub use self::alone::{Flows, On, Took};
+pub(crate) use self::alone::{Flows, On, Took};
 use self::alone::{Watch, counted};
 use self::wanted::{goes_by_few_messages, wanted};
 use super::RunOptions;
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Iteration times on an ideal fabric: every job alone on the first hosts, all of which are as written, none
 /// slow.
 #[derive(Default)]
-pub struct IdealTimes<'a> {
+pub(crate) struct IdealTimes<'a> {
     times: OnceCell<Times>,
     /// What simulates them meanwhile.
     beside: Option<Beside<'a>>,
@@ -80,22 +80,22 @@ impl Told {
 
 impl IdealTimes<'_> {
     /// Of a job on as many GPUs as it asks for; `None` if it was not simulated, or is being simulated.
-    pub fn of_job(&self, job: usize) -> Option<Span> {
+    pub(crate) fn of_job(&self, job: usize) -> Option<Span> {
         self.times.get()?[job][0].1
     }
 
     /// Of a job on `ranks` GPUs; `None` if it was not simulated there.
-    pub fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
+    pub(crate) fn of_job_on(&self, job: usize, ranks: usize) -> Option<Span> {
         self.times.get()?[job].iter().find(|&&(of, _)| of == ranks)?.1
     }
 
     /// Whether the sink has stopped them before the run began.
-    pub const fn is_stopped(&self) -> bool {
+    pub(crate) const fn is_stopped(&self) -> bool {
         self.stopped
     }
 
     /// Waits for what is simulated beside the run; `false` if the sink stops it.
-    pub fn settle(&self, progress: &mut dyn ProgressSink) -> bool {
+    pub(crate) fn settle(&self, progress: &mut dyn ProgressSink) -> bool {
         let Some(Beside { outcome, failed, stopped, told }) = &self.beside else { return !self.stopped };
         if self.times.get().is_some() || failed.get().is_some() || stopped.get() {
             return !stopped.get();
@@ -130,7 +130,7 @@ impl IdealTimes<'_> {
     ///
     /// # Errors
     /// What a simulation of a job alone says, such as operations that can never start.
-    pub fn least(
+    pub(crate) fn least(
         &self,
         plan: &Plan,
         options: &RunOptions,
@@ -226,7 +226,7 @@ fn pattern(plan: &Plan, placement: &[EndpointId]) -> Vec<u64> {
 
 /// Whether the ideal run can go beside the run's own, which then must not ask for its result before it ends: with several jobs
 /// the times order their phases, and with operations or a scheduler of one's own they are what a job is expected to take.
-pub fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
+pub(crate) fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
     let [job_plan] = plan.jobs.as_slice() else { return false };
     options.workers() > 1
         && plan.fidelity != Fidelity::Job
@@ -241,7 +241,7 @@ pub fn goes_beside(plan: &Plan, options: &RunOptions) -> bool {
 ///
 /// # Errors
 /// [`Failure`] when a job's operations never end.
-pub fn before(
+pub(crate) fn before(
     plan: &Plan,
     options: &RunOptions,
     progress: &mut dyn ProgressSink,
@@ -270,7 +270,7 @@ pub fn before(
 ///
 /// # Errors
 /// Those of the ideal run, as if it had come first, and of `run`.
-pub fn beside<R>(
+pub(crate) fn beside<R>(
     plan: &Plan,
     options: &RunOptions,
     run: impl FnOnce(&IdealTimes<'_>) -> Result<R, Failure>,

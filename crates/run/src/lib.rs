@@ -5,6 +5,8 @@
 //! A run that its progress sink stops returns what there is, marked partial. Failure modes: operations that can never
 //! end, told with what each waits for; a sink that refuses rows.
 
+#![warn(unreachable_pub)]
+
 mod clock;
 mod cluster;
 mod drive;

@@ -27,7 +27,7 @@ use super::variation::variation;
 use super::verdict::{Judge, Verdict};
 
 /// An episode as it was simulated, without its place in the calendar.
-pub struct Known {
+pub(crate) struct Known {
     /// Iterations by job, counted from the episode's start and from 0.
     pub seen: Vec<Vec<Iteration>>,
     begun: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Known {
 
 impl Known {
     /// Of `simulated`, an episode of `jobs`.
-    pub fn of(simulated: &Simulated, jobs: &[EpisodeJob]) -> Self {
+    pub(crate) fn of(simulated: &Simulated, jobs: &[EpisodeJob]) -> Self {
         let relative = |(iterations, job): (&Vec<Iteration>, &EpisodeJob)| {
             let one = |iteration: &Iteration| Iteration {
                 number: iteration.number - job.done_before,
@@ -83,13 +83,13 @@ impl Known {
     }
 
     /// Mean iteration of a job after the first, in picoseconds.
-    pub fn mean(&self, job: usize) -> Option<f64> {
+    pub(crate) fn mean(&self, job: usize) -> Option<f64> {
         mean(&self.seen[job])
     }
 }
 
 /// Episodes by what their results depend on.
-pub struct Memo<'a> {
+pub(crate) struct Memo<'a> {
     plan: &'a Plan,
     judge: Judge,
     /// Number of each job's workload, among the distinct ones.
@@ -102,7 +102,7 @@ pub struct Memo<'a> {
 
 impl<'a> Memo<'a> {
     /// Empty.
-    pub fn new(plan: &'a Plan) -> Self {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
         let mut numbers: FxHashMap<*const Workload, u64> = FxHashMap::default();
         let number = |job_plan: &JobPlan| {
             let next = numbers.len() as u64;
@@ -118,12 +118,12 @@ impl<'a> Memo<'a> {
     }
 
     /// Whether anything is kept.
-    pub fn remembers(&self) -> bool {
+    pub(crate) fn remembers(&self) -> bool {
         self.remembers
     }
 
     /// As the summary names it.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self.plan.cluster.episodes.memo {
             _ if !self.remembers => "off",
             MemoName::Exact => "exact",
@@ -133,18 +133,18 @@ impl<'a> Memo<'a> {
     }
 
     /// Forgets all: paths are others now. `faulty`: something has failed.
-    pub fn clear(&mut self, faulty: bool) {
+    pub(crate) fn clear(&mut self, faulty: bool) {
         self.known.clear();
         self.alike = !faulty && self.plan.slow_links.is_empty();
     }
 
     /// Keeps what came of an episode.
-    pub fn keep(&mut self, key: Vec<u64>, known: Arc<Known>) {
+    pub(crate) fn keep(&mut self, key: Vec<u64>, known: Arc<Known>) {
         self.known.entry(key).or_default().push(known);
     }
 
     /// What the result of an episode depends on.
-    pub fn key(&self, jobs: &[EpisodeJob]) -> Vec<u64> {
+    pub(crate) fn key(&self, jobs: &[EpisodeJob]) -> Vec<u64> {
         if let [job] = jobs
             && let Some(pattern) = self.pattern(job)
         {
@@ -168,7 +168,7 @@ impl<'a> Memo<'a> {
     }
 
     /// The pattern of a job's placement that leaves the load balancer no choice, where all hosts are alike.
-    pub fn pattern(&self, job: &EpisodeJob) -> Option<Vec<u64>> {
+    pub(crate) fn pattern(&self, job: &EpisodeJob) -> Option<Vec<u64>> {
         let (topology, placement) = (&self.plan.fabric.topology, &job.placement);
         // Storage hosts are elsewhere.
         if !self.alike || job.loading {
@@ -205,7 +205,12 @@ impl<'a> Memo<'a> {
 
     /// What is known of an episode with this key, as far as its jobs have iterations left, and what of that it comes to if its
     /// jobs do `iterations` at first.
-    pub fn find(&self, key: &[u64], episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
+    pub(crate) fn find(
+        &self,
+        key: &[u64],
+        episode: &Episode,
+        iterations: u64,
+    ) -> Option<(Arc<Known>, Verdict)> {
         let known = self.known.get(key)?.iter().filter(|known| known.holds_for(&episode.jobs));
         known.into_iter().find_map(|known| {
             let verdict = known.judge(&self.judge, episode, iterations)?;
@@ -225,7 +230,7 @@ fn exact_key(jobs: &[EpisodeJob]) -> Vec<u64> {
 }
 
 /// Mean of the iterations after the first (of the only one if there is one), in picoseconds.
-pub fn mean(iterations: &[Iteration]) -> Option<f64> {
+pub(crate) fn mean(iterations: &[Iteration]) -> Option<f64> {
     let [first, .., last] = iterations else {
         return iterations.first().map(|only| only.span_ps() as f64);
     };
@@ -234,13 +239,13 @@ pub fn mean(iterations: &[Iteration]) -> Option<f64> {
 
 /// Hosts, leaves and pods by the order in which they are first seen.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     seen: [FxHashMap<(u64, u64), u64>; 3],
 }
 
 impl Names {
     /// A number for what can be told of a GPU's place from those of the GPUs before it.
-    pub fn of(&mut self, plan: &Plan, gpu: EndpointId) -> u64 {
+    pub(crate) fn of(&mut self, plan: &Plan, gpu: EndpointId) -> u64 {
         let topology = &plan.fabric.topology;
         let address = topology.address(topology.nic(gpu, NicId(0)));
         let per_host = topology.endpoints_per_host();

@@ -10,7 +10,7 @@ use windtunnel_workload::{OpKind, Operation};
 
 /// Looks up the links of an operation as the flow model routes it.
 #[derive(Clone)]
-pub struct PathNames<'a> {
+pub(crate) struct PathNames<'a> {
     topology: &'a Topology,
     /// Around what has failed.
     faults: Option<RefCell<Forwarder>>,
@@ -20,13 +20,24 @@ pub struct PathNames<'a> {
 
 impl<'a> PathNames<'a> {
     /// On `topology`, around what `faults` knows to be out.
-    pub fn new(topology: &'a Topology, faults: Option<Forwarder>, balancer: LoadBalancer, seed: u64) -> Self {
+    pub(crate) fn new(
+        topology: &'a Topology,
+        faults: Option<Forwarder>,
+        balancer: LoadBalancer,
+        seed: u64,
+    ) -> Self {
         Self { topology, faults: faults.map(RefCell::new), balancer, seed }
     }
 
     /// The links that `op` of `rank` waits for: those of its message, or of the edge that leads into the rank in a coupled
     /// collective; joined by `; `, empty where the path is not one.
-    pub fn of(&self, replay: &Replay, placement: &[EndpointId], rank: RankId, op: &Operation) -> String {
+    pub(crate) fn of(
+        &self,
+        replay: &Replay,
+        placement: &[EndpointId],
+        rank: RankId,
+        op: &Operation,
+    ) -> String {
         let workload = replay.workload();
         let (from, entropy) = match op.kind {
             OpKind::Receive { peer: Some(peer), .. } => {

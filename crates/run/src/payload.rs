@@ -18,7 +18,7 @@ fn part(traffic: Traffic, work: u128) -> Traffic {
 
 /// What jobs sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Payload {
+pub(crate) struct Payload {
     /// In the iterations that count and the loads over the network; of a job that has not ended, of its last iteration the part
     /// that was done.
     pub kept: Traffic,
@@ -28,7 +28,7 @@ pub struct Payload {
 
 /// What all jobs sent. Of a run that was stopped the calendar has not heard of what was simulated last: `seen` has its iterations, by
 /// job.
-pub fn of(plan: &Plan, histories: &[JobHistory], seen: Option<&[Vec<Iteration>]>) -> Payload {
+pub(crate) fn of(plan: &Plan, histories: &[JobHistory], seen: Option<&[Vec<Iteration>]>) -> Payload {
     // Jobs share workloads.
     let mut known: FxHashMap<*const Workload, Traffic> = FxHashMap::default();
     let mut each = |workload: &Workload| *known.entry(workload).or_insert_with(|| workload.traffic());

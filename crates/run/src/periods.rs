@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Why a job is congested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Its own flows meet.
     Own,
     /// The newest job of its group.
@@ -13,7 +13,7 @@ pub enum Cause {
 
 /// A job's time of congestion, with one cause.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Period {
+pub(crate) struct Period {
     /// Which.
     pub job: usize,
     /// From when, in nanoseconds.

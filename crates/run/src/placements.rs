@@ -16,7 +16,7 @@ const HOSTS: u64 = 512;
 const EXPECTED: u64 = 1 << 18;
 
 /// Collects rows; `J` names a job.
-pub struct Placements<J> {
+pub(crate) struct Placements<J> {
     per_host: u32,
     stride: u32,
     /// Rows taken so far.
@@ -31,7 +31,7 @@ pub struct Placements<J> {
 
 impl<J> Placements<J> {
     /// Of hosts of `per_host` GPUs, all of them.
-    pub const fn of_all(per_host: u32) -> Self {
+    pub(crate) const fn of_all(per_host: u32) -> Self {
         Self {
             per_host,
             stride: 1,
@@ -46,14 +46,14 @@ impl<J> Placements<J> {
     }
 
     /// Of as many of `hosts` hosts of `per_host` GPUs as leave a bounded number of rows of jobs with these numbers of GPUs.
-    pub fn of_some(per_host: u32, hosts: u32, jobs: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn of_some(per_host: u32, hosts: u32, jobs: impl Iterator<Item = u32>) -> Self {
         let stays: u64 = jobs.map(|gpus| u64::from(gpus.div_ceil(per_host))).sum();
         let told = HOSTS.min(u64::from(hosts) * EXPECTED / stays.max(1)).max(1);
         Self { stride: u64::from(hosts).div_ceil(told) as u32, ..Self::of_all(per_host) }
     }
 
     /// Takes a stay; `name` of the job is asked for each row.
-    pub fn add(&mut self, stay: &Stay, name: &dyn Fn(JobId) -> J) {
+    pub(crate) fn add(&mut self, stay: &Stay, name: &dyn Fn(JobId) -> J) {
         let mut gpus: Vec<u32> = stay.placement.iter().map(|gpu| gpu.0).collect();
         gpus.sort_unstable();
         let per_host = self.per_host;
@@ -74,12 +74,12 @@ impl<J> Placements<J> {
     }
 
     /// Rows that wait to be told.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.host.len()
     }
 
     /// Those rows, with the column of jobs made by `column`.
-    pub fn batch(&mut self, column: fn(Vec<J>) -> Column) -> Batch {
+    pub(crate) fn batch(&mut self, column: fn(Vec<J>) -> Column) -> Batch {
         let take = std::mem::take::<Vec<u32>>;
         Batch::default()
             .with("job", column(std::mem::take(&mut self.job)))

@@ -12,7 +12,7 @@ use crate::table::Batch;
 
 /// What episodes cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Simulations.
     pub simulated: u64,
     /// Solves of the max-min system.
@@ -22,7 +22,7 @@ pub struct Counts {
 }
 
 /// What is kept of a run's episodes.
-pub struct Record {
+pub(crate) struct Record {
     /// Iterations by job.
     pub iterations: Vec<Vec<Iteration>>,
     /// First start of each job.
@@ -45,7 +45,7 @@ pub struct Record {
 
 impl Record {
     /// Of `jobs`, empty.
-    pub fn new(jobs: usize) -> Self {
+    pub(crate) fn new(jobs: usize) -> Self {
         Self {
             iterations: vec![Vec::new(); jobs],
             started: vec![None; jobs],
@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// Adds what a simulation at flow fidelity, recorded apart, came to.
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         let sum = |kept: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {
                 *kept = Some(kept.unwrap_or(0) + more);
@@ -88,7 +88,7 @@ impl Record {
 
 impl Record {
     /// Adds what the network of an episode of `span` carried; rows of its links. Of flows they are told only if `loads`.
-    pub fn add_traffic(
+    pub(crate) fn add_traffic(
         &mut self,
         seen: &Observations,
         plan: &Plan,
@@ -122,7 +122,7 @@ impl Record {
     }
 
     /// Adds what is known once nothing of the episode is left to simulate: what it took, and what arrived.
-    pub fn add_end(&mut self, seen: &Observations, options: &RunOptions) {
+    pub(crate) fn add_end(&mut self, seen: &Observations, options: &RunOptions) {
         let Work { events, packet_hops, solves, flows, digest } = &seen.work;
         if let (Some(digests), Some(digest)) = (&options.digests, digest) {
             digests.lock().expect("no holder panics").found.push(digest.clone());

@@ -16,7 +16,7 @@ use crate::table::{Batch, Column, TableSink};
 
 /// An iteration of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Iteration {
+pub(crate) struct Iteration {
     /// Number within the job.
     pub number: u64,
     /// Start, in picoseconds of the episode's [`Origin`].
@@ -64,7 +64,7 @@ impl Iteration {
 
 impl Iteration {
     /// As a shard whose clock is the run's tells of it, one that stands for itself.
-    pub fn of(end: &IterationEnd) -> Self {
+    pub(crate) fn of(end: &IterationEnd) -> Self {
         Self {
             number: end.iteration,
             start_ps: end.start.ps(),
@@ -81,7 +81,7 @@ impl Iteration {
     }
 
     /// Length in picoseconds.
-    pub fn span_ps(&self) -> u64 {
+    pub(crate) fn span_ps(&self) -> u64 {
         self.finish_ps - self.start_ps
     }
 }
@@ -89,7 +89,7 @@ impl Iteration {
 /// Has each of an episode's `iterations` stand for what its job did of it in the span `worked`, and those from number `lasting` on
 /// for what it did beyond them too, all alike, where it did `done` iterations in all. The job did so as it was simulated, and then at
 /// the mean of those: weighed so, weights sum to the iterations done, and iterations to the span worked.
-pub fn weigh(iterations: &mut [Iteration], worked: Range<u64>, lasting: usize, done: Option<f64>) {
+pub(crate) fn weigh(iterations: &mut [Iteration], worked: Range<u64>, lasting: usize, done: Option<f64>) {
     for iteration in &mut *iterations {
         let (begin, end) = (iteration.start_ps.max(worked.start), iteration.finish_ps.min(worked.end));
         iteration.ended = iteration.finish_ps <= worked.end;
@@ -109,7 +109,7 @@ pub fn weigh(iterations: &mut [Iteration], worked: Range<u64>, lasting: usize, d
 
 /// A job of the episode as the recorder sees it.
 #[derive(Clone)]
-pub struct Watched {
+pub(crate) struct Watched {
     /// Index of the job in the scenario.
     pub job: usize,
     /// What its rows say since when they count iterations: the episode; where there is one alone, the stay of the job.
@@ -131,7 +131,7 @@ pub struct Watched {
 }
 
 /// Collects rows of an episode and hands them to the sink.
-pub struct Recorder<'a> {
+pub(crate) struct Recorder<'a> {
     plans: &'a [JobPlan],
     /// By job of the shard.
     watched: Vec<Watched>,
@@ -151,7 +151,7 @@ pub struct Recorder<'a> {
 
 /// Rows about an iteration, kept until it is known whether the episode lasted to its end.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// Job of the episode, and which of its iterations there.
     pub of: (usize, u64),
     /// End of the iteration, in picoseconds of the episode's [`Origin`].
@@ -163,7 +163,7 @@ pub struct Held {
 }
 
 /// Rows by table, each table's in order: one large batch costs far less than many of a row.
-pub fn together(held: impl IntoIterator<Item = Held>) -> Vec<(&'static str, Batch)> {
+pub(crate) fn together(held: impl IntoIterator<Item = Held>) -> Vec<(&'static str, Batch)> {
     let mut tables: Vec<(&'static str, Batch)> = Vec::new();
     for Held { table, batch, .. } in held {
         match tables.iter_mut().find(|(known, _)| *known == table) {
@@ -176,7 +176,7 @@ pub fn together(held: impl IntoIterator<Item = Held>) -> Vec<(&'static str, Batc
 
 impl<'a> Recorder<'a> {
     /// A recorder for an episode that starts at `origin`; `paths`: critical paths are written.
-    pub fn new(
+    pub(crate) fn new(
         plans: &'a [JobPlan],
         names: PathNames<'a>,
         sink: &'a mut dyn TableSink,
@@ -190,41 +190,41 @@ impl<'a> Recorder<'a> {
     }
 
     /// Another job enters the shard.
-    pub fn enter(&mut self, watched: Watched) {
+    pub(crate) fn enter(&mut self, watched: Watched) {
         self.watched.push(watched);
         self.iterations.push(Vec::new());
     }
 
     /// Iterations so far, by job.
-    pub fn iterations(&self) -> &[Vec<Iteration>] {
+    pub(crate) fn iterations(&self) -> &[Vec<Iteration>] {
         self.iterations
     }
 
     /// Links have other names from now on, as paths have changed.
-    pub fn rename_paths(&mut self, names: PathNames<'a>) {
+    pub(crate) fn rename_paths(&mut self, names: PathNames<'a>) {
         self.names = names;
     }
 
     /// What is held back of iterations of that job of the shard that end after `at` never happened.
-    pub fn undo(&mut self, job: usize, at: Time) {
+    pub(crate) fn undo(&mut self, job: usize, at: Time) {
         let until_ps = self.at(at).saturating_sub(self.watched[job].phase.ps());
         self.held.retain(|held| held.of.0 != job || held.finish_ps <= until_ps);
     }
 
     /// Batches of rows held back.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
     /// Hands on the rows held back: what they tell will not be undone.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         for (table, batch) in together(std::mem::take(self.held)) {
             self.rows(table, batch);
         }
     }
 
     /// Why the sink stopped taking rows, if it did.
-    pub fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
@@ -238,7 +238,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Hands rows of `table` to the sink, unless it has failed before.
-    pub fn rows(&mut self, table: &'static str, batch: Batch) {
+    pub(crate) fn rows(&mut self, table: &'static str, batch: Batch) {
         if self.failure.is_none() && !batch.is_empty() {
             self.failure = self.sink.rows(table, batch).err();
         }

@@ -68,7 +68,7 @@ struct OpenJob {
 }
 
 /// Simulates the calendar's episodes at the scenario's fidelity.
-pub struct FabricRunner<'a> {
+pub(crate) struct FabricRunner<'a> {
     simulator: Simulator<'a>,
     ideal: &'a IdealTimes<'a>,
     memo: Memo<'a>,
@@ -92,7 +92,7 @@ pub struct FabricRunner<'a> {
 
 impl<'a> FabricRunner<'a> {
     /// Nothing simulated so far.
-    pub fn new(
+    pub(crate) fn new(
         plan: &'a Plan,
         options: &'a RunOptions,
         ideal: &'a IdealTimes<'a>,
@@ -143,7 +143,7 @@ impl<'a> FabricRunner<'a> {
     ///
     /// # Errors
     /// A sink that refuses rows.
-    pub fn finish(mut self, now: CalendarTime) -> Result<(Record, Value), Failure> {
+    pub(crate) fn finish(mut self, now: CalendarTime) -> Result<(Record, Value), Failure> {
         for episode in self.open.keys().copied().collect::<Vec<_>>() {
             let began = self.open[&episode].start.ns();
             let span = Span::from_ns(now.ns().saturating_sub(began));

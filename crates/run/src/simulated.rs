@@ -8,7 +8,7 @@ use super::clock::Origin;
 use super::recorder::{Held, Iteration};
 
 /// What a simulation saw.
-pub struct Simulated {
+pub(crate) struct Simulated {
     /// Its beginning.
     pub origin: Origin,
     /// Iterations by job of the episode.

@@ -30,7 +30,7 @@ use super::trouble::{cut_off_failure, trouble_failure};
 const PACKET_STEPS: u64 = 1 << 4;
 
 /// See the module page.
-pub struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     plan: &'a Plan,
     options: &'a RunOptions,
     /// The hosts with the jobs on them.
@@ -41,7 +41,7 @@ pub struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// No job so far; `jobs` of them may meet.
-    pub fn set(
+    pub(crate) fn set(
         plan: &'a Plan,
         options: &'a RunOptions,
         opened: Opened,
@@ -68,7 +68,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// [`InputError`] for a workload that contradicts itself.
-    pub fn enter(&mut self, job: &EpisodeJob, taken: ShardJob) -> Result<usize, InputError> {
+    pub(crate) fn enter(&mut self, job: &EpisodeJob, taken: ShardJob) -> Result<usize, InputError> {
         self.shard.couple(coupling(self.plan, &job.placement));
         self.shard.enter(taken).map_err(|error| {
             let place = format!("{}: job `{}`", self.options.source, self.plan.jobs[job.job].name);
@@ -77,22 +77,22 @@ impl<'a> Stage<'a> {
     }
 
     /// The network.
-    pub fn network(&mut self) -> &mut dyn Network {
+    pub(crate) fn network(&mut self) -> &mut dyn Network {
         &mut **self.shard.fabric_mut().network_mut()
     }
 
     /// What the network saw until `at`.
-    pub fn observe(&mut self, at: Time) -> Observations {
+    pub(crate) fn observe(&mut self, at: Time) -> Observations {
         self.network().observe(at)
     }
 
     /// A pair that nothing joins, once there is one.
-    pub fn cut_off(&self) -> Option<CutOff> {
+    pub(crate) fn cut_off(&self) -> Option<CutOff> {
         self.rerouter.as_ref().and_then(|rerouter| lock(rerouter).cut_off())
     }
 
     /// Records what links and packets carried in `episode`, whose jobs took `span`. Flows tell their loads only if `loads`.
-    pub fn traffic(
+    pub(crate) fn traffic(
         &mut self,
         seen: &Observations,
         record: &mut Record,
@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
 
     /// Records what is known once nothing is left to simulate: what it took, what arrived, detours, and the all-to-alls of
     /// the jobs at `places`.
-    pub fn end(&self, seen: &Observations, record: &mut Record, places: std::ops::Range<usize>) {
+    pub(crate) fn end(&self, seen: &Observations, record: &mut Record, places: std::ops::Range<usize>) {
         record.add_end(seen, self.options);
         if let Some(rerouter) = &self.rerouter {
             record.network.add_detours(&lock(rerouter), &self.plan.fabric.topology);
@@ -119,7 +119,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Why the run cannot go on, if it cannot.
-    pub fn failure(&self, seen: &Observations) -> Option<Failure> {
+    pub(crate) fn failure(&self, seen: &Observations) -> Option<Failure> {
         if let Some(pair) = self.cut_off() {
             return Some(cut_off_failure(self.plan, pair));
         }
@@ -127,7 +127,7 @@ impl<'a> Stage<'a> {
     }
 
     /// What is said where no event is left and the jobs with these `names` are not done; `None` if all of them are.
-    pub fn stuck(&mut self, seen: &Observations, names: &[&str], complete: bool) -> Option<Failure> {
+    pub(crate) fn stuck(&mut self, seen: &Observations, names: &[&str], complete: bool) -> Option<Failure> {
         let stuck = self.shard.stuck();
         if complete && stuck.is_empty() {
             return None;
@@ -138,7 +138,7 @@ impl<'a> Stage<'a> {
 }
 
 /// A job at work, or one that loads its data, as a shard takes it: from the beginning to the end.
-pub fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
+pub(crate) fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
     let mut placement = job.placement.clone();
     let own = placement.len();
     let work = plan.jobs[job.job].work_of(own);
@@ -164,7 +164,7 @@ pub fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
 }
 
 /// What is kept of a job in `episode`.
-pub fn watch(job: &EpisodeJob, job_plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
+pub(crate) fn watch(job: &EpisodeJob, job_plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
     let work = job_plan.work_of(job.placement.len());
     let mut ranks = vec![false; work.ranks()];
     for rank in &work.watched {
@@ -201,7 +201,7 @@ fn exchanges(plan: &Plan, jobs: usize) -> Exchanges {
 }
 
 /// What messages outside communicators go by.
-pub fn connections(plan: &Plan) -> Connections {
+pub(crate) fn connections(plan: &Plan) -> Connections {
     match plan.network.connections {
         ConnectionsName::Message => Connections::Message,
         ConnectionsName::Pair => Connections::Pair,
@@ -209,7 +209,7 @@ pub fn connections(plan: &Plan) -> Connections {
 }
 
 /// Where collectives of a job on `placement` may run coupled.
-pub fn coupling(plan: &Plan, placement: &[EndpointId]) -> Coupling {
+pub(crate) fn coupling(plan: &Plan, placement: &[EndpointId]) -> Coupling {
     let topology = &plan.fabric.topology;
     let alone_at_its_nic = plan.network.message.loggops.is_some() || !model::shares_nics(topology);
     match plan.fidelity {

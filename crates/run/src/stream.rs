@@ -24,7 +24,7 @@ use crate::table::{Batch, Column, ProgressSink, TableSink};
 const ROWS: usize = 1 << 16;
 
 /// What a run came to.
-pub struct Streamed {
+pub(crate) struct Streamed {
     /// Of the cluster.
     pub usage: ClusterUse,
     /// Events, and whether all jobs ended.
@@ -35,7 +35,7 @@ pub struct Streamed {
 ///
 /// # Errors
 /// [`Failure`] for a job that fits nowhere, or a sink that refuses rows.
-pub fn run(
+pub(crate) fn run(
     plan: &Plan,
     stream: &JobStream,
     options: &RunOptions,

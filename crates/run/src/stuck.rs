@@ -14,7 +14,7 @@ const NAMED: usize = 10;
 const PORTS: usize = 5;
 
 /// Packets that were dropped and that nothing sends again.
-pub struct Lost {
+pub(crate) struct Lost {
     transport: String,
     packets: u64,
     /// Names of the ports and what each dropped, the worst first.
@@ -26,7 +26,7 @@ pub struct Lost {
 
 impl Lost {
     /// Of what a network saw: `None` where whatever is lost is sent again, or nothing that a job waits for was.
-    pub fn of(plan: &Plan, seen: &Observations) -> Option<Self> {
+    pub(crate) fn of(plan: &Plan, seen: &Observations) -> Option<Self> {
         let packets = seen.packets.as_ref().filter(|_| seen.trouble == Some(Trouble::LostForGood))?;
         let totals = &packets.totals;
         let topology = &plan.fabric.topology;
@@ -71,7 +71,7 @@ impl Lost {
 
 /// What is said when no event is left and jobs are not done: `stuck` has their operations, `jobs` their names, `beyond` is
 /// whether something would end after the horizon, and `lost` what a packet network dropped for good.
-pub fn stuck_failure(
+pub(crate) fn stuck_failure(
     jobs: &[&str],
     stuck: &[(usize, Vec<StuckOperation>)],
     beyond: bool,

@@ -13,7 +13,7 @@ use windtunnel_cluster::calendar::EpisodeJob;
 use super::recorder::Iteration;
 
 /// Something that became known.
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// What the jobs of an episode do in it.
     Known(&'a Known<'a>),
     /// An episode is over.
@@ -21,7 +21,7 @@ pub enum Event<'a> {
 }
 
 /// An episode as it was simulated, or as one like it was.
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// Number of the episode.
     pub number: u32,
     /// Its jobs, the newest last.
@@ -36,7 +36,7 @@ pub struct Known<'a> {
 }
 
 /// The time that an episode lasted.
-pub struct Over<'a> {
+pub(crate) struct Over<'a> {
     /// Number of the episode.
     pub number: u32,
     /// From when, in nanoseconds.
@@ -48,7 +48,7 @@ pub struct Over<'a> {
 }
 
 /// Hears of a run.
-pub trait Subscriber {
+pub(crate) trait Subscriber {
     /// Events come in the order in which they become known.
     fn hear(&mut self, event: &Event<'_>);
 }

@@ -24,7 +24,7 @@ use super::recorder::Iteration;
 use crate::table::{Batch, Column};
 
 /// Picoseconds as seconds.
-pub fn seconds(ps: u64) -> f64 {
+pub(crate) fn seconds(ps: u64) -> f64 {
     windtunnel_kernel::Span::from_ps(ps).seconds()
 }
 
@@ -33,7 +33,7 @@ const ROUNDED: f64 = 1e-6;
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
+pub(crate) enum JobState {
     /// All iterations are done.
     Finished,
     /// The run ended before.
@@ -53,7 +53,7 @@ impl JobState {
 }
 
 /// A job's part of the summary.
-pub struct JobSummary<'a> {
+pub(crate) struct JobSummary<'a> {
     /// What it is.
     pub job_plan: &'a JobPlan,
     /// How it ended.
@@ -81,7 +81,7 @@ pub struct JobSummary<'a> {
 }
 
 /// The value at quantile `q` of a sorted list, by nearest rank.
-pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
+pub(crate) fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
@@ -105,7 +105,7 @@ impl JobSummary<'_> {
     }
 
     /// As JSON.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let counted: Vec<&Iteration> = self.iterations.iter().filter(|one| one.weight > 0.0).collect();
         let alike = counted.iter().all(|one| one.weight == 1.0);
         let weights: f64 = counted.iter().map(|one| one.weight).sum();
@@ -197,7 +197,7 @@ impl JobSummary<'_> {
 }
 
 /// A row per job of what its part of the summary says; what is null there is NaN here.
-pub fn jobs_table(jobs: &[Value]) -> Batch {
+pub(crate) fn jobs_table(jobs: &[Value]) -> Batch {
     let texts = |key: &str| {
         Column::Text(jobs.iter().map(|job| job[key].as_str().unwrap_or_default().to_owned()).collect())
     };
@@ -247,7 +247,7 @@ pub fn jobs_table(jobs: &[Value]) -> Batch {
 
 /// Counters of the network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct NetworkSummary {
+pub(crate) struct NetworkSummary {
     /// Messages that jobs sent in the whole run, those of collectives as by steps, of the iterations that count.
     pub messages: Option<u64>,
     /// Their payload.
@@ -323,7 +323,7 @@ const TOLD: usize = 1_000;
 
 /// What a transport that schedules whole NIC ports has counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct TransportSummary {
+pub(crate) struct TransportSummary {
     /// Figures by names that are the transport's own, or end in `_ps`, `_lost`, `_sent`, `_arrived` as for all of them.
     pub figures: BTreeMap<String, u64>,
     /// Of the first 1,000 intervals of 10 µs of the last episode: bytes that had not arrived before, data packets, those that came after a
@@ -333,7 +333,7 @@ pub struct TransportSummary {
 
 /// What queue pairs held out of order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ReorderBuffers {
+pub(crate) struct ReorderBuffers {
     /// Queue pairs.
     pub queue_pairs: u64,
     /// Most packets that one held at once.
@@ -351,7 +351,7 @@ pub struct ReorderBuffers {
 
 /// Traffic that no job waits for. Counts are sums over episodes, times those of the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BackgroundSummary {
+pub(crate) struct BackgroundSummary {
     /// Flows begun.
     pub begun: u64,
     /// Flows whose last byte has arrived.
@@ -372,7 +372,7 @@ pub struct BackgroundSummary {
 
 impl NetworkSummary {
     /// Adds an episode's background traffic.
-    pub fn add_background(&mut self, used: &BackgroundUse) {
+    pub(crate) fn add_background(&mut self, used: &BackgroundUse) {
         let (times, could) =
             (&used.completion, used.rate as f64 / 8.0 * used.until.since(Time::ZERO).seconds());
         let seconds = |span: Option<Span>| span.map(Span::seconds);
@@ -391,7 +391,7 @@ impl NetworkSummary {
     }
 
     /// Adds what an episode's queue pairs held out of order.
-    pub fn add_reordering(&mut self, reordering: &Reordering) {
+    pub(crate) fn add_reordering(&mut self, reordering: &Reordering) {
         let mut sum = self.reorder_buffers.take().map_or_else(Reordering::default, |known| known.sum);
         sum.merge(reordering);
         self.reorder_buffers = Some(ReorderBuffers {
@@ -407,7 +407,7 @@ impl NetworkSummary {
 
 impl NetworkSummary {
     /// Adds what a transport that schedules whole NIC ports came to in an episode.
-    pub fn add_tally(&mut self, tally: &Tally, deliveries: &[Delivery]) {
+    pub(crate) fn add_tally(&mut self, tally: &Tally, deliveries: &[Delivery]) {
         let summary = self.transport.get_or_insert_default();
         let mut sum = Tally::default();
         sum.merge(tally);
@@ -420,7 +420,7 @@ impl NetworkSummary {
     }
 
     /// Adds what an episode's packets came to; `queueing` is the time that all its data packets waited in queues.
-    pub fn add_packets(&mut self, totals: &Counters, queueing: Span) {
+    pub(crate) fn add_packets(&mut self, totals: &Counters, queueing: Span) {
         let sum = |kept: &mut Option<u64>, more: u64| *kept = Some(kept.unwrap_or(0) + more);
         sum(&mut self.pfc_pauses, totals.pauses);
         sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements + totals.notices);
@@ -455,7 +455,7 @@ impl NetworkSummary {
     /// What a user should know before trusting the times: packets sent again though nothing like as many were lost, a share
     /// of them dropped at which no transport gets on, and time-outs that last for much of the `seconds` that jobs' iterations took which
     /// were simulated.
-    pub fn warnings(&self, seconds: f64) -> Vec<String> {
+    pub(crate) fn warnings(&self, seconds: f64) -> Vec<String> {
         let again = self.retransmissions.unwrap_or(0);
         let (dropped, trimmed) = (self.packets_dropped.unwrap_or(0), self.packets_trimmed.unwrap_or(0));
         let arrived = self.queued_packets;
@@ -505,7 +505,7 @@ fn simulated_s(jobs: &[Value]) -> f64 {
 
 impl NetworkSummary {
     /// Adds the time that each port was paused in an episode.
-    pub fn add_pauses(&mut self, reports: &[PortReport], topology: &Topology) {
+    pub(crate) fn add_pauses(&mut self, reports: &[PortReport], topology: &Topology) {
         let tiers = self.pfc_pause_by_tier_s.get_or_insert_with(BTreeMap::new);
         for report in reports.iter().filter(|report| report.pauses > 0) {
             let tier = topology.link(report.link).tier.name().into_owned();
@@ -516,7 +516,7 @@ impl NetworkSummary {
 
     /// Enters the detours of an episode. What has failed does not change, so episodes see the same pairs again: the
     /// count is the largest of any one.
-    pub fn add_detours(&mut self, account: &Rerouter, topology: &Topology) {
+    pub(crate) fn add_detours(&mut self, account: &Rerouter, topology: &Topology) {
         let found = account.detoured() as u64;
         if self.detoured_pairs.is_none_or(|known| found > known) {
             self.detoured_pairs = Some(found);
@@ -529,7 +529,7 @@ impl NetworkSummary {
 
 /// Load of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LinkLoad {
+pub(crate) struct LinkLoad {
     /// Its name.
     pub name: String,
     /// Its tier.
@@ -542,7 +542,7 @@ pub struct LinkLoad {
 
 /// Completion times of flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct FlowSummary {
+pub(crate) struct FlowSummary {
     /// Number of flows.
     pub count: u64,
     /// Mean.
@@ -557,7 +557,7 @@ pub struct FlowSummary {
 
 /// The run's own figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunFigures {
+pub(crate) struct RunFigures {
     /// Name of the scenario.
     pub scenario: String,
     /// SHA-256 of the scenario's text, overrides and inputs, in hex.
@@ -589,7 +589,7 @@ pub struct RunFigures {
 }
 
 /// Puts the summary together.
-pub fn summary(
+pub(crate) fn summary(
     figures: &RunFigures,
     jobs: Vec<Value>,
     network: &NetworkSummary,

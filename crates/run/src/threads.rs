@@ -22,7 +22,7 @@ use crate::table::{Batch, ProgressSink, TableSink};
 type Outcome = (Result<Simulated, Stop>, Record, Buffer, u64);
 
 /// Why some of the threads that were asked for have nothing to do, as a line for people.
-pub fn no_help(plan: &Plan, options: &RunOptions) -> Option<String> {
+pub(crate) fn no_help(plan: &Plan, options: &RunOptions) -> Option<String> {
     let asked = options.threads.filter(|&threads| threads > 1)?;
     let (fidelity, several) = (plan.fidelity, plan.jobs.len() > 1);
     let network = &plan.network;
@@ -57,7 +57,7 @@ pub fn no_help(plan: &Plan, options: &RunOptions) -> Option<String> {
 }
 
 /// Simulates `episodes` in as many threads as the run may have, but for those that the journal knows; what they saw, in their order.
-pub fn simulate(
+pub(crate) fn simulate(
     simulator: &mut Simulator<'_>,
     reached: Reached,
     start: CalendarTime,
@@ -154,7 +154,7 @@ pub fn simulate(
 }
 
 /// Tells of the calendar instead of an episode.
-pub struct Clocked<'a> {
+pub(crate) struct Clocked<'a> {
     /// Who is told.
     pub inner: &'a mut dyn ProgressSink,
     /// How far the calendar has come.

@@ -7,7 +7,7 @@ use windtunnel_plan::error::{Failure, Why};
 use windtunnel_topology::{Detour, LinkId, Node};
 
 /// What is said of `trouble`; `None` where the rest of the network goes on.
-pub fn trouble_failure(plan: &Plan, trouble: &Trouble) -> Option<Failure> {
+pub(crate) fn trouble_failure(plan: &Plan, trouble: &Trouble) -> Option<Failure> {
     match trouble {
         Trouble::Fault(words) => Some(Failure::Run(Why::Model, words.clone())),
         Trouble::PauseCycle(cycle) => Some(cycle_failure(plan, cycle)),
@@ -17,7 +17,7 @@ pub fn trouble_failure(plan: &Plan, trouble: &Trouble) -> Option<Failure> {
 }
 
 /// What is said of a pair that nothing joins.
-pub fn cut_off_failure(plan: &Plan, pair: CutOff) -> Failure {
+pub(crate) fn cut_off_failure(plan: &Plan, pair: CutOff) -> Failure {
     let topology = &plan.fabric.topology;
     let name = |endpoint| topology.node_name(Node::Gpu(endpoint));
     let (from, to) = (name(pair.from), name(pair.to));

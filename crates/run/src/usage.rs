@@ -15,7 +15,7 @@ const MOST_LOADED: usize = 8;
 
 /// Links beyond scale-up domains that carried anything from `from` to `until`, in order, with their mean bytes per second. What was
 /// carried before is known by bins, so a bin that `from` cuts is taken to be even.
-pub fn rates(carried: &LinkBytes, topology: &Topology, from: Span, until: Span) -> Vec<(u32, f64)> {
+pub(crate) fn rates(carried: &LinkBytes, topology: &Topology, from: Span, until: Span) -> Vec<(u32, f64)> {
     let inside =
         |link: LinkId| matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn);
     let seconds = (until - from).seconds();
@@ -43,7 +43,12 @@ fn before(link: &LinkUsage, width: Span, from: Span, until: Span) -> f64 {
 }
 
 /// Links that carried anything during an episode of `span`: their rows, and the most loaded ones outside hosts.
-pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span) -> (Batch, Vec<LinkLoad>) {
+pub(crate) fn links(
+    carried: &LinkBytes,
+    topology: &Topology,
+    episode: u32,
+    span: Span,
+) -> (Batch, Vec<LinkLoad>) {
     let (bin_span, usage) = (carried.width, carried.links.as_slice());
     let seconds = span.seconds();
     let width = usage.iter().map(|link| link.bins.len()).max().unwrap_or(0);
@@ -85,7 +90,7 @@ pub fn links(carried: &LinkBytes, topology: &Topology, episode: u32, span: Span)
 }
 
 /// Ports that sent anything during an episode of `span`: their rows, and the most loaded ones.
-pub fn ports(
+pub(crate) fn ports(
     reports: &[PortReport],
     topology: &Topology,
     episode: u32,
@@ -137,7 +142,7 @@ pub fn ports(
 }
 
 /// Rows of queues over time, taken every `every`.
-pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin: Origin) -> Batch {
+pub(crate) fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin: Origin) -> Batch {
     let mut links: Vec<u32> = samples.iter().map(|sample| sample.link.0).collect();
     links.sort_unstable();
     links.dedup();
@@ -161,7 +166,7 @@ pub fn queues(samples: &[QueueSample], topology: &Topology, every: Span, origin:
 
 /// How much fuller the fullest of a switch's ports upwards is than they are on average, for the switch and tier where
 /// that is most; `None` where no switch has several that carried anything. Fluid flows cut over all paths fill them alike.
-pub fn unevenness(reports: &[PortReport], topology: &Topology) -> Option<f64> {
+pub(crate) fn unevenness(reports: &[PortReport], topology: &Topology) -> Option<f64> {
     // Links of a switch and tier: how many, their sum and maximum, by number of the switch.
     let mut groups: std::collections::BTreeMap<(u32, u8), (u64, u64, u64)> =
         std::collections::BTreeMap::new();
@@ -184,7 +189,7 @@ fn dimension(class: u8) -> u32 {
 }
 
 /// Rows of what arrived; at message fidelity every one is a message of two ends, and `edges` is left out.
-pub fn flows(records: &[FlowRecord], origin: Origin, edges: bool) -> Batch {
+pub(crate) fn flows(records: &[FlowRecord], origin: Origin, edges: bool) -> Batch {
     let u32s = |of: &dyn Fn(&FlowRecord) -> u32| Column::U32(records.iter().map(of).collect());
     let u64s = |of: &dyn Fn(&FlowRecord) -> u64| Column::U64(records.iter().map(of).collect());
     let dimensions = Dimension::ALL.map(Dimension::name);

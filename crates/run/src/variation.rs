@@ -5,12 +5,12 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Time};
 use windtunnel_plan::Plan;
 
 /// How hosts differ, with its instants counted from the episode's start.
-pub fn variation(plan: &Plan, start: CalendarTime) -> Variation {
+pub(crate) fn variation(plan: &Plan, start: CalendarTime) -> Variation {
     with_speeds(plan, start, Variation::new(plan.seed, plan.noise.clone()))
 }
 
 /// `variation`, with what the scenario says of the speeds and clocks of its hosts.
-pub fn with_speeds(plan: &Plan, start: CalendarTime, mut variation: Variation) -> Variation {
+pub(crate) fn with_speeds(plan: &Plan, start: CalendarTime, mut variation: Variation) -> Variation {
     let topology = &plan.fabric.topology;
     let per_host = topology.endpoints_per_host();
     for rule in &plan.speeds {

@@ -14,20 +14,20 @@ use super::recorder::Iteration;
 
 /// What the scenario asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Judge {
+pub(crate) struct Judge {
     enough: Enough,
 }
 
 /// Iterations of its slowest job below which a group carries what is unfinished from an episode to the next: a change cuts an
 /// iteration somewhere, and what it drops is no more than half of it in the mean.
-pub fn carry_below(episodes: &Episodes) -> u64 {
+pub(crate) fn carry_below(episodes: &Episodes) -> u64 {
     const MOST: f64 = 1e6;
     (1.0 / episodes.tolerance).clamp(1.0, MOST).ceil() as u64
 }
 
 /// Of an episode, as far as it was seen.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// How many iterations of each job count.
     pub counts: Vec<usize>,
     /// How well the mean of these iterations is known, by job.
@@ -36,26 +36,26 @@ pub struct Verdict {
 
 impl Judge {
     /// Of a scenario.
-    pub fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan) -> Self {
         let episodes = &plan.cluster.episodes;
         let most = episodes.max_iterations.max(episodes.iterations);
         Self { enough: Enough { batch: episodes.iterations.max(1), tolerance: episodes.tolerance, most } }
     }
 
     /// Whether it decides how far `episode` is simulated: requests of a load alone come two by two, and are no sample of anything.
-    pub fn is_asked(episode: &Episode) -> bool {
+    pub(crate) fn is_asked(episode: &Episode) -> bool {
         !matches!(episode.jobs.as_slice(), [job] if job.loading)
     }
 
     /// The stage after `until`, in iterations of the slowest job with the first; `None`: that is as far as it goes.
-    pub fn after(&self, until: u64) -> Option<u64> {
+    pub(crate) fn after(&self, until: u64) -> Option<u64> {
         let most = u64::from(self.enough.most) + 1;
         (until < most).then(|| (until + u64::from(self.enough.batch)).min(most))
     }
 
     /// Judges `episode` by its iterations `seen` up to the stage `until`, times counted from `origin_ps`; `None`: more are
     /// needed, and may be had.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         episode: &Episode,
         seen: &[Vec<Iteration>],
@@ -103,7 +103,7 @@ impl Judge {
 
 impl Verdict {
     /// All that was `seen` counts, for good.
-    pub fn of_all(seen: &[Vec<Iteration>]) -> Self {
+    pub(crate) fn of_all(seen: &[Vec<Iteration>]) -> Self {
         Self {
             counts: seen.iter().map(Vec::len).collect(),
             certainty: vec![Certainty::default(); seen.len()],

@@ -16,14 +16,14 @@ const MANY: usize = 1 << 16;
 
 /// What was seen and is not yet written.
 #[derive(Default)]
-pub struct Watched {
+pub(crate) struct Watched {
     pairs: Vec<PairSample>,
     packets: Vec<CapturedPacket>,
 }
 
 impl Watched {
     /// Takes off the network what the plan asks for.
-    pub fn take(&mut self, plan: &Plan, network: &mut dyn Network) {
+    pub(crate) fn take(&mut self, plan: &Plan, network: &mut dyn Network) {
         if plan.results.queue_pairs {
             network.take_pair_samples(&mut self.pairs);
         }
@@ -33,7 +33,12 @@ impl Watched {
     }
 
     /// Tables of which rows are to be written now: there are many, or these are the last.
-    pub fn due(&mut self, topology: &Topology, origin: Origin, last: bool) -> Vec<(&'static str, Batch)> {
+    pub(crate) fn due(
+        &mut self,
+        topology: &Topology,
+        origin: Origin,
+        last: bool,
+    ) -> Vec<(&'static str, Batch)> {
         let mut due = Vec::new();
         if self.pairs.len() >= MANY || last && !self.pairs.is_empty() {
             due.push(("queue_pairs", queue_pairs(&self.pairs, topology, origin)));

@@ -75,7 +75,7 @@ struct Entered {
 }
 
 /// Runs `jobs` to their end; if the progress sink stops it, as far as it came.
-pub fn run(
+pub(crate) fn run(
     plan: &Plan,
     options: &RunOptions,
     jobs: &[JobRequest],

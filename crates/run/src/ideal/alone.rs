@@ -38,10 +38,10 @@ impl Observer for Seen {
 
 /// Mean time of an iteration; `None` of a job that has none.
 #[derive(Clone, Copy, Debug)]
-pub struct Took(pub Option<Span>);
+pub(crate) struct Took(pub Option<Span>);
 
 /// A job on an ideal fabric.
-pub struct On<'a> {
+pub(crate) struct On<'a> {
     /// Its index.
     pub job: usize,
     /// What it does on as many GPUs as it has.
@@ -58,7 +58,7 @@ pub struct On<'a> {
 
 /// How messages become flows of the ideal fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flows {
+pub(crate) enum Flows {
     /// As at flow fidelity.
     Same,
     /// One by one, as packets go.
@@ -75,7 +75,7 @@ impl On<'_> {
     ///
     /// # Errors
     /// [`Failure`] at job fidelity, when operations never end.
-    pub fn time(
+    pub(crate) fn time(
         &self,
         plan: &Plan,
         options: &RunOptions,

@@ -39,7 +39,7 @@ impl Simulator<'_> {
     ///
     /// # Errors
     /// A journal of another run, or a sink that refuses rows.
-    pub fn known(
+    pub(crate) fn known(
         &mut self,
         start: CalendarTime,
         episode: &Episode,
@@ -60,7 +60,13 @@ impl Simulator<'_> {
     }
 
     /// Keeps what came of `episode`, and the rows since the last one.
-    pub fn keep(&mut self, start: CalendarTime, episode: &Episode, iterations: u64, simulated: &Simulated) {
+    pub(crate) fn keep(
+        &mut self,
+        start: CalendarTime,
+        episode: &Episode,
+        iterations: u64,
+        simulated: &Simulated,
+    ) {
         let Some(journal) = self.options.journal.as_deref().filter(|_| !simulated.cancelled) else { return };
         let Record {
             iterations: _,

@@ -9,7 +9,7 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span, Time};
 use crate::table::Column;
 
 /// What can be kept and taken back.
-pub trait Stored: Sized {
+pub(crate) trait Stored: Sized {
     /// Appends it to `out`.
     fn store(&self, out: &mut Vec<u8>);
 

@@ -42,7 +42,7 @@ fn with_nics(costs: Costs, topology: &Topology, spec: HostSpec) -> Costs {
 }
 
 /// Whether GPUs of a host share NICs.
-pub fn shares_nics(topology: &Topology) -> bool {
+pub(crate) fn shares_nics(topology: &Topology) -> bool {
     topology.nics_per_host() < topology.endpoints_per_host()
 }
 

@@ -24,14 +24,14 @@ use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer};
 use windtunnel_workload::{OpKind, Workload};
 
-pub use self::costs::shares_nics;
+pub(crate) use self::costs::shares_nics;
 use super::RunOptions;
 
 /// Hosts over a network of whatever fidelity.
-pub type Hosts = Host<Box<dyn Network>>;
+pub(crate) type Hosts = Host<Box<dyn Network>>;
 
 /// What is asked of a model.
-pub struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     /// Streams and NICs of the hosts.
     pub spec: HostSpec,
     /// When its time zero is.
@@ -47,7 +47,7 @@ pub struct Opening<'a> {
 }
 
 /// A model, ready to run.
-pub struct Opened {
+pub(crate) struct Opened {
     /// Hosts with nothing to do.
     pub hosts: Hosts,
     /// Who knows the ways around what has failed, if anything has or will.
@@ -61,7 +61,7 @@ pub struct Opened {
 ///
 /// # Panics
 /// At job fidelity, which simulates no network.
-pub fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> Result<Opened, Failure> {
+pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> Result<Opened, Failure> {
     let &Opening { spec, start, faults, changes, records, folded } = opening;
     let mut rerouter = faults.cloned().map(Rerouter::shared);
     let (costs, mut network): (_, Box<dyn Network>) = match plan.fidelity {
@@ -108,7 +108,7 @@ pub fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> Result<
 ///
 /// # Errors
 /// [`InputError`] when packets leave no room for payload.
-pub fn ideal(
+pub(crate) fn ideal(
     plan: &Plan,
     spec: HostSpec,
     slow: &[(LinkId, f64)],
@@ -121,7 +121,7 @@ pub fn ideal(
 
 /// The message model where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come
 /// in: one message after the other, as packets may go.
-pub fn in_turn(plan: &Plan, spec: HostSpec) -> Hosts {
+pub(crate) fn in_turn(plan: &Plan, spec: HostSpec) -> Hosts {
     let costs = costs::in_turn(plan, spec);
     Host::new(spec, costs.clone(), Box::new(Latency::new(costs)))
 }
@@ -209,7 +209,7 @@ fn backend(
 }
 
 /// Streams and NICs that jobs use for their `works`.
-pub fn spec_of<'a>(plan: &Plan, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
+pub(crate) fn spec_of<'a>(plan: &Plan, works: impl Iterator<Item = &'a Arc<Work>>) -> HostSpec {
     let endpoints = plan.fabric.topology.endpoints();
     let none = HostSpec { endpoints, streams: 1, nics: 1 };
     works.map(|work| host_spec(&work.workload, endpoints)).fold(none, |sum, spec| HostSpec {

@@ -10,7 +10,7 @@ use windtunnel_fabric::Fabric;
 use windtunnel_kernel::Time;
 
 /// See the module page.
-pub struct Writes {
+pub(super) struct Writes {
     checkpoint: Option<Checkpoint>,
     state: State,
 }
@@ -31,12 +31,12 @@ enum State {
 
 impl Writes {
     /// Of a job that begins to work at `ready` nanoseconds.
-    pub fn new(life: &Life, ready: u64) -> Self {
+    pub(super) fn new(life: &Life, ready: u64) -> Self {
         Self { checkpoint: life.checkpoint, state: State::Since { at: ready, done: 0 } }
     }
 
     /// When something is to be done, if that is known.
-    pub const fn next(&self) -> Option<u64> {
+    pub(super) const fn next(&self) -> Option<u64> {
         match self.state {
             State::Due { at } | State::Writes { until: at, .. } => Some(at),
             _ => None,
@@ -44,12 +44,12 @@ impl Writes {
     }
 
     /// Whether ranks stop, so that the shard knows when it can write.
-    pub const fn stops(&self) -> bool {
+    pub(super) const fn stops(&self) -> bool {
         matches!(self.state, State::Stops { .. })
     }
 
     /// It works from now on, with `left` iterations to do in all since it got its GPUs; whether it writes checkpoints.
-    pub fn begin<F: Fabric, O: Observer>(
+    pub(super) fn begin<F: Fabric, O: Observer>(
         &mut self,
         shard: &mut Shard<'_, F, O>,
         place: usize,
@@ -66,7 +66,7 @@ impl Writes {
     }
 
     /// Lets ranks stop where a write is due at `now`; whether a write begins, for all of them have.
-    pub fn start<F: Fabric, O: Observer>(
+    pub(super) fn start<F: Fabric, O: Observer>(
         &mut self,
         shard: &mut Shard<'_, F, O>,
         place: usize,
@@ -90,7 +90,7 @@ impl Writes {
     }
 
     /// Iterations on these GPUs that are safe from `now` on, if a write ends now; it has to [begin](Self::begin) again.
-    pub fn end(&mut self, now: u64) -> Option<u64> {
+    pub(super) fn end(&mut self, now: u64) -> Option<u64> {
         let State::Writes { until, done } = self.state else { return None };
         if until > now {
             return None;
