@@ -87,7 +87,8 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
         ("jobs[0].iterations", 1),
     ),
     "llama3-70b-256xH100": (
-        JUMBO, *SMALL_MODEL, ("topology.hosts", 8), (f"{W}.global_batch", 32), (f"{P}.dp", 2), (f"{P}.schedule.chunks", 1),
+        JUMBO, *SMALL_MODEL, ("topology.hosts", 8), (f"{W}.global_batch", 32), (f"{P}.dp", 2),
+        (f"{P}.schedule.chunks", 1),
     ),
     "explore-one-hall": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
     "explore-two-buildings": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
