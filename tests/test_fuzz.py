@@ -9,7 +9,7 @@ from mutants.__main__ import PAGE, ROOT, read_list, with_list
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("number", [*range(40), 1537])
+@pytest.mark.parametrize("number", [*range(40), 1104, 1537, 1726])
 def test_rules_hold(number: int) -> None:
     """Number 1537 has a slow host, whose messages come later and so let others of the same NIC go first."""
     assert [str(violation) for violation in outcome(number).violations] == []

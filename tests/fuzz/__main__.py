@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 from fuzz.cases import Outcome, outcome, text
 
@@ -33,15 +34,17 @@ def main() -> int:
     numbers = range(arguments.first, arguments.first + arguments.count)
     broken: collections.Counter[str] = collections.Counter()
     cases = runs = 0
-    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        for found in pool.imap(outcome, numbers, chunksize=4):
+    # A worker that is killed, for memory say, ends it with an error; a `Pool` would wait for ever.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
+        for found in pool.map(outcome, numbers, chunksize=4):
             cases += 1
             runs += found.runs
             report(found, broken)
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{cases} of {len(numbers)} scenarios, {sum(broken.values())} violations ")
             if arguments.seconds is not None and time.monotonic() - begun > arguments.seconds:
-                pool.terminate()
+                pool.shutdown(wait=False, cancel_futures=True)
                 break
     print(f"{cases} scenarios, {runs} runs, {time.monotonic() - begun:.0f} s")
     for name, count in broken.most_common():

@@ -95,6 +95,8 @@ impl<T: Transport> Engine<T> {
             {
                 nic.paced.pop();
                 if self.pairs.senders[flow as usize].is_paced_to(earliest, name) {
+                    // Several may be due: if the first is blocked, the next one does not send before its instant either.
+                    nic.since = nic.since.max(earliest);
                     self.pairs.senders[flow as usize].turn = Turn::Ready;
                     nic.ready.push(flow, &mut self.pairs.senders);
                 }
