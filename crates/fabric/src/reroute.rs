@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::{EndpointId, NicId};
-use windtunnel_topology::{Forwarder, LoadBalancer, Route, Verdict};
+use windtunnel_topology::{Forwarder, LoadBalancer, Reach, Route};
 
 /// Pairs that are named.
 const NAMED: usize = 8;
@@ -21,7 +21,7 @@ pub struct CutOff {
     /// Receiver.
     pub to: EndpointId,
     /// What becomes of its packets.
-    pub verdict: Verdict,
+    pub verdict: Reach,
 }
 
 /// See the module page.
@@ -68,11 +68,10 @@ impl Rerouter {
         nic: NicId,
         entropy: u32,
         route: &mut Route,
-    ) -> Option<Verdict> {
+    ) -> Option<Reach> {
         match self.forwarder.route(balancer, seed, from, to, nic, entropy, route) {
             Ok(verdict) => {
-                if verdict == Verdict::Detour && self.detoured.insert((from, to)) && self.named.len() < NAMED
-                {
+                if verdict == Reach::Detour && self.detoured.insert((from, to)) && self.named.len() < NAMED {
                     self.named.push((from, to));
                 }
                 Some(verdict)

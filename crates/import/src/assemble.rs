@@ -8,7 +8,7 @@ use windtunnel_workload::collectives::{CollectiveKind, CollectiveSpec};
 use windtunnel_workload::program::{Binding, Communicator};
 use windtunnel_workload::{CommSlot, OpKind, Peer, ProgramBuilder, Workload};
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work};
 use crate::error::ImportError;
 
@@ -95,7 +95,7 @@ impl Draft {
                     let template = recorded[rank as usize % recorded.len()];
                     coverage.count(
                         "rank",
-                        Verdict::Guessed,
+                        Treatment::Guessed,
                         &format!("not recorded: does what rank {template} did"),
                         0,
                         0,
@@ -141,16 +141,16 @@ impl Draft {
                                 "members are missing: its recorded time stays"
                             };
                             let kind = format!("call of {}", call.kind.name());
-                            coverage.count(&kind, Verdict::Approximated, why, call.bytes, call.nanoseconds);
+                            coverage.count(&kind, Treatment::Approximated, why, call.bytes, call.nanoseconds);
                             node.work = Work::Calc(Span::from_ns(call.nanoseconds));
                         }
                     }
                     Work::Send(to, bytes, _) if recorded.binary_search(&to).is_err() => {
-                        coverage.count("send", Verdict::Dropped, "its receiver was not recorded", bytes, 0);
+                        coverage.count("send", Treatment::Dropped, "its receiver was not recorded", bytes, 0);
                         node.work = Work::Calc(Span::ZERO);
                     }
                     Work::Receive(Some(from), _) if recorded.binary_search(&from).is_err() => {
-                        coverage.count("receive", Verdict::Dropped, "its sender was not recorded", 0, 0);
+                        coverage.count("receive", Treatment::Dropped, "its sender was not recorded", 0, 0);
                         node.work = Work::Calc(Span::ZERO);
                     }
                     _ => {}
@@ -258,7 +258,7 @@ impl Draft {
                     let why = "other members' recordings do not have it: its recorded time stays";
                     coverage.count(
                         &format!("call of {}", call.kind.name()),
-                        Verdict::Approximated,
+                        Treatment::Approximated,
                         why,
                         call.bytes,
                         call.nanoseconds,

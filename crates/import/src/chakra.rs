@@ -14,7 +14,7 @@ use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::program::HOST_STREAM;
 
 use crate::bytes::Bytes;
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work, dimension_of};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -300,7 +300,7 @@ fn program(
                 };
                 coverage.count(
                     &format!("collective: {}", kind.name()),
-                    Verdict::Mapped,
+                    Treatment::Mapped,
                     "",
                     bytes,
                     nanoseconds,
@@ -324,7 +324,7 @@ fn program(
                 let tag = node.comm_tag.unwrap_or(0) & 0x7fff_ffff;
                 match peer.and_then(|peer| u32::try_from(peer).ok()).filter(|&peer| peer < world) {
                     Some(peer) => {
-                        coverage.count(what, Verdict::Mapped, "", bytes, nanoseconds);
+                        coverage.count(what, Treatment::Mapped, "", bytes, nanoseconds);
                         if node.kind == 5 {
                             Work::Send(peer, bytes, tag)
                         } else {
@@ -334,7 +334,7 @@ fn program(
                     None => {
                         coverage.count(
                             what,
-                            Verdict::Dropped,
+                            Treatment::Dropped,
                             "its other rank is not recorded",
                             bytes,
                             nanoseconds,
@@ -349,17 +349,17 @@ fn program(
                 } else {
                     "of one rank alone: its recorded time stays"
                 };
-                coverage.count("collective", Verdict::Approximated, why, bytes.unwrap_or(0), nanoseconds);
+                coverage.count("collective", Treatment::Approximated, why, bytes.unwrap_or(0), nanoseconds);
                 stays
             }
             (1, _) => {
-                coverage.count("metadata node", Verdict::Mapped, "no operation of its own", 0, 0);
+                coverage.count("metadata node", Treatment::Mapped, "no operation of its own", 0, 0);
                 Work::Calc(Span::ZERO)
             }
             _ => {
                 coverage.count(
                     if host { "host node" } else { "device node" },
-                    Verdict::Mapped,
+                    Treatment::Mapped,
                     "",
                     0,
                     nanoseconds,
@@ -384,13 +384,13 @@ fn program(
     let amount = crate::coverage::Amount { operations: gone, ..Default::default() };
     coverage.add(
         "dependency",
-        Verdict::Approximated,
+        Treatment::Approximated,
         "on a node that is not in the file: taken as done",
         amount,
     );
     let amount = crate::coverage::Amount { operations: without_cycles(&mut rank), ..Default::default() };
     let why = "in a cycle, on a node that comes later in the file: left out";
-    coverage.add("dependency", Verdict::Approximated, why, amount);
+    coverage.add("dependency", Treatment::Approximated, why, amount);
     Ok(rank)
 }
 

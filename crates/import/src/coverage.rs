@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 windtunnel_kernel::named! {
     /// What became of a thing that was read, the best first.
     #[derive(PartialOrd, Ord, Hash)]
-    pub enum Verdict: "verdict" {
+    pub enum Treatment: "verdict" {
         Mapped = "mapped", "an operation of the workload, or inside one, as it was recorded";
         Approximated = "approximated", "kept in another form: what is lost is said";
         Guessed = "guessed", "kept, with something that the recording does not say";
@@ -39,7 +39,7 @@ impl Amount {
 /// The account of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    rows: BTreeMap<(String, Verdict, String), Amount>,
+    rows: BTreeMap<(String, Treatment, String), Amount>,
     notes: Vec<String>,
     /// Recorded spans: rank, name, nanoseconds.
     spans: Vec<(u32, String, u64)>,
@@ -92,12 +92,12 @@ impl Coverage {
     }
 
     /// Counts one thing of `kind` with its payload and recorded time.
-    pub fn count(&mut self, kind: &str, verdict: Verdict, reason: &str, bytes: u64, nanoseconds: u64) {
+    pub fn count(&mut self, kind: &str, verdict: Treatment, reason: &str, bytes: u64, nanoseconds: u64) {
         self.add(kind, verdict, reason, Amount { operations: 1, bytes, nanoseconds });
     }
 
     /// Counts many.
-    pub fn add(&mut self, kind: &str, verdict: Verdict, reason: &str, amount: Amount) {
+    pub fn add(&mut self, kind: &str, verdict: Treatment, reason: &str, amount: Amount) {
         if amount.operations > 0 {
             self.rows.entry((kind.to_owned(), verdict, reason.to_owned())).or_default().add(amount);
         }
@@ -128,7 +128,7 @@ impl Coverage {
     }
 
     /// All that has `verdict`.
-    pub fn total(&self, verdict: Verdict) -> Amount {
+    pub fn total(&self, verdict: Treatment) -> Amount {
         let mut sum = Amount::default();
         for ((_, of, _), amount) in &self.rows {
             if *of == verdict {
@@ -139,14 +139,14 @@ impl Coverage {
     }
 
     /// How many of `kind` have `verdict`.
-    pub fn of(&self, kind: &str, verdict: Verdict) -> u64 {
+    pub fn of(&self, kind: &str, verdict: Treatment) -> u64 {
         let rows = self.rows.iter().filter(|((of, with, _), _)| of == kind && *with == verdict);
         rows.map(|(_, amount)| amount.operations).sum()
     }
 
     /// The first row that was dropped, in words.
     pub fn first_dropped(&self) -> Option<String> {
-        let mut dropped = self.rows.iter().filter(|((_, verdict, _), _)| *verdict == Verdict::Dropped);
+        let mut dropped = self.rows.iter().filter(|((_, verdict, _), _)| *verdict == Treatment::Dropped);
         dropped.next().map(|((kind, _, reason), amount)| format!("{} {kind}: {reason}", amount.operations))
     }
 
@@ -173,11 +173,11 @@ impl Coverage {
             .collect();
         let mut totals = serde_json::Map::new();
         let mut read = Amount::default();
-        for verdict in Verdict::ALL {
+        for verdict in Treatment::ALL {
             read.add(self.total(verdict));
         }
         totals.insert("read".to_owned(), amount(&read));
-        for verdict in Verdict::ALL {
+        for verdict in Treatment::ALL {
             totals.insert(verdict.name().to_owned(), amount(&self.total(verdict)));
         }
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::coverage::{Amount, Coverage, Verdict};
+use crate::coverage::{Amount, Coverage, Treatment};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
 use crate::json::Elements;
@@ -102,7 +102,7 @@ pub fn read(input: &Input, coverage: &mut Coverage) -> Result<ExecutionTrace, Im
     trace.calls.sort_by_key(|call| call.order);
     coverage.add(
         "operator of an execution trace",
-        Verdict::Mapped,
+        Treatment::Mapped,
         "says sizes of collectives; has no times",
         others,
     );

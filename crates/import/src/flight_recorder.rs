@@ -11,7 +11,7 @@ use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::program::HOST_STREAM;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work, dimension_of};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -214,9 +214,9 @@ fn program(
             .map_or(0, |length| (length.clamp(0.0, 1e12) * 1e6) as u64);
         let dimension = dimension_of(about);
         let (verdict, why) = if guessed {
-            (Verdict::Guessed, "its group's members are not in the dump: all ranks")
+            (Treatment::Guessed, "its group's members are not in the dump: all ranks")
         } else {
-            (Verdict::Mapped, "")
+            (Treatment::Mapped, "")
         };
         let work = if let Some(kind) = kind_of(plain) {
             let bytes = match kind {
@@ -245,7 +245,7 @@ fn program(
             let Some(&peer) = members.get(peer).filter(|&&peer| peer != number) else {
                 coverage.count(
                     "message",
-                    Verdict::Dropped,
+                    Treatment::Dropped,
                     "its other rank is not in its group",
                     sent,
                     nanoseconds,
@@ -266,7 +266,13 @@ fn program(
                 Work::Receive(Some(peer), Some(tag))
             }
         } else {
-            coverage.count(&format!("call of {plain}"), Verdict::Dropped, "not modelled", sent, nanoseconds);
+            coverage.count(
+                &format!("call of {plain}"),
+                Treatment::Dropped,
+                "not modelled",
+                sent,
+                nanoseconds,
+            );
             continue;
         };
         let mut after = vec![node];

@@ -12,7 +12,7 @@ use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -101,7 +101,7 @@ impl Reader for Inspector {
                     "its communicator is not the one of all ranks, and whose rank is whose is not recorded";
                 coverage.count(
                     &format!("collective: {}", record.what),
-                    Verdict::Dropped,
+                    Treatment::Dropped,
                     why,
                     record.bytes,
                     record.length,
@@ -134,7 +134,13 @@ fn program(
             && start > clock
         {
             let gap = (start - clock) as u64;
-            coverage.count("gap between collectives", Verdict::Approximated, "taken for computation", 0, gap);
+            coverage.count(
+                "gap between collectives",
+                Treatment::Approximated,
+                "taken for computation",
+                0,
+                gap,
+            );
             last = Some(rank.calc(gap, StreamId(0), compute, last.as_slice()));
         }
         clock = record.span.map(|(_, end)| end).or(clock);
@@ -149,9 +155,9 @@ fn program(
                 };
                 let (verdict, why) = match kind {
                     CollectiveKind::Broadcast { .. } | CollectiveKind::Reduce { .. } => {
-                        (Verdict::Guessed, "its root is not recorded: 0")
+                        (Treatment::Guessed, "its root is not recorded: 0")
                     }
-                    _ => (Verdict::Mapped, ""),
+                    _ => (Treatment::Mapped, ""),
                 };
                 coverage.count(&format!("collective: {}", kind.name()), verdict, why, bytes, record.length);
                 let group = draft.group(name, ranks, Dimension::Other);
@@ -168,15 +174,15 @@ fn program(
                 Work::Call(rank.calls.len() as u32 - 1)
             }
             (None, "Send", Some(peer)) => {
-                coverage.count("send", Verdict::Mapped, "", record.bytes, record.length);
+                coverage.count("send", Treatment::Mapped, "", record.bytes, record.length);
                 Work::Send(peer, record.bytes, 0)
             }
             (None, "Recv", Some(peer)) => {
-                coverage.count("receive", Verdict::Mapped, "", record.bytes, record.length);
+                coverage.count("receive", Treatment::Mapped, "", record.bytes, record.length);
                 Work::Receive(Some(peer), Some(0))
             }
             (None, other, _) => {
-                coverage.count(other, Verdict::Dropped, "not modelled", record.bytes, record.length);
+                coverage.count(other, Treatment::Dropped, "not modelled", record.bytes, record.length);
                 continue;
             }
         };
@@ -238,7 +244,7 @@ fn read_file(
         if perf.is_null() {
             coverage.count(
                 "line without a collective",
-                Verdict::Mapped,
+                Treatment::Mapped,
                 "header, statistics or trace of proxies",
                 0,
                 0,

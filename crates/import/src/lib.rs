@@ -45,7 +45,7 @@ use windtunnel_kernel::nearest;
 use windtunnel_workload::Workload;
 
 pub use assemble::Missing;
-pub use coverage::{Coverage, Verdict};
+pub use coverage::{Coverage, Treatment};
 pub use error::{ImportError, Place};
 use input::Input;
 pub use reader::{Options, Reader};

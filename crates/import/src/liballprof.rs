@@ -5,7 +5,7 @@
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -156,7 +156,7 @@ impl LineOf<'_> {
         };
         if call == "Init" || call == "Init_thread" {
             script.start_at(self.time(self.fields.len() - 1)?);
-            coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+            coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
             return Ok(());
         }
         let start = self.time(1)?;
@@ -185,7 +185,7 @@ impl LineOf<'_> {
                 script.compute(length, coverage);
                 coverage.count(
                     &format!("collective: {}", kind.name()),
-                    Verdict::Dropped,
+                    Treatment::Dropped,
                     "its communicator's members are not in the trace: its time stays",
                     bytes,
                     length,
@@ -249,7 +249,7 @@ impl LineOf<'_> {
             | "Cart_rank" | "Dims_create" | "Get_processor_name" => {
                 coverage.count(
                     "other calls",
-                    Verdict::Mapped,
+                    Treatment::Mapped,
                     "no communication: their time is computation",
                     0,
                     length,
@@ -259,7 +259,7 @@ impl LineOf<'_> {
             _ => {
                 coverage.count(
                     &format!("call of MPI_{call}"),
-                    Verdict::Dropped,
+                    Treatment::Dropped,
                     "not modelled: its time stays",
                     0,
                     length,

@@ -9,7 +9,7 @@ use windtunnel_kernel::{Span, StreamId};
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work};
 
 /// Tags by (communicator, tag), the same for all ranks.
@@ -117,7 +117,7 @@ impl<'a> Script<'a> {
     /// Computes for nanoseconds.
     pub(crate) fn compute(&mut self, nanoseconds: u64, coverage: &mut Coverage) {
         if nanoseconds > 0 {
-            coverage.count("computation between calls", Verdict::Mapped, "", 0, nanoseconds);
+            coverage.count("computation between calls", Treatment::Mapped, "", 0, nanoseconds);
             self.blocking(Work::Calc(Span::from_ns(nanoseconds)), "compute", &[]);
         }
     }
@@ -126,10 +126,10 @@ impl<'a> Script<'a> {
         let kind = if request.is_some() { "non-blocking send" } else { "send" };
         let Some(peer) = to.peer.filter(|&peer| peer != self.number) else {
             // To nobody (MPI_PROC_NULL), or to itself: memory only.
-            coverage.count(kind, Verdict::Approximated, "to itself or to nobody: no message", to.bytes, 0);
+            coverage.count(kind, Treatment::Approximated, "to itself or to nobody: no message", to.bytes, 0);
             return;
         };
-        coverage.count(kind, Verdict::Mapped, "", to.bytes, 0);
+        coverage.count(kind, Treatment::Mapped, "", to.bytes, 0);
         let tag = self.tags.get(to.communicator, to.tag.unwrap_or(0));
         let work = Work::Send(peer, to.bytes, tag);
         self.post(work, "send", request);
@@ -138,11 +138,17 @@ impl<'a> Script<'a> {
     pub(crate) fn receive(&mut self, from: &Envelope<'_>, request: Option<i64>, coverage: &mut Coverage) {
         let kind = if request.is_some() { "non-blocking receive" } else { "receive" };
         if from.peer == Some(self.number) {
-            coverage.count(kind, Verdict::Approximated, "to itself or to nobody: no message", from.bytes, 0);
+            coverage.count(
+                kind,
+                Treatment::Approximated,
+                "to itself or to nobody: no message",
+                from.bytes,
+                0,
+            );
             return;
         }
         let tag = from.tag.map(|tag| self.tags.get(from.communicator, tag));
-        coverage.count(kind, Verdict::Mapped, "", from.bytes, 0);
+        coverage.count(kind, Treatment::Mapped, "", from.bytes, 0);
         self.post(Work::Receive(from.peer, tag), "receive", request);
     }
 
@@ -160,7 +166,7 @@ impl<'a> Script<'a> {
     /// Waits for requests; those that are not known have ended.
     pub(crate) fn wait(&mut self, requests: &[i64], coverage: &mut Coverage) {
         let pending: Vec<u32> = requests.iter().filter_map(|request| self.requests.remove(request)).collect();
-        coverage.count("wait", Verdict::Mapped, "", 0, 0);
+        coverage.count("wait", Treatment::Mapped, "", 0, 0);
         if !pending.is_empty() {
             self.blocking(Work::Calc(Span::ZERO), "wait", &pending);
         }
@@ -200,10 +206,10 @@ impl<'a> Script<'a> {
         let what = format!("collective: {}", kind.name());
         if ranks.len() < 2 {
             let why = "of one member: nothing to do";
-            coverage.count(&what, Verdict::Approximated, why, bytes, nanoseconds);
+            coverage.count(&what, Treatment::Approximated, why, bytes, nanoseconds);
             return;
         }
-        let verdict = if as_another.is_some() { Verdict::Approximated } else { Verdict::Mapped };
+        let verdict = if as_another.is_some() { Treatment::Approximated } else { Treatment::Mapped };
         coverage.count(&what, verdict, as_another.unwrap_or(""), bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
         let exact = as_another.is_none();
@@ -228,7 +234,13 @@ impl<'a> Script<'a> {
     ) {
         let what = if into { "collective: gather" } else { "collective: scatter" };
         let total = bytes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        coverage.count(what, Verdict::Approximated, "as messages between the root and each member", total, 0);
+        coverage.count(
+            what,
+            Treatment::Approximated,
+            "as messages between the root and each member",
+            total,
+            0,
+        );
         let communicator = format!("{name} rooted");
         let of = |at: usize| bytes.get(at).or(bytes.first()).copied().unwrap_or(0);
         if self.number != root {

@@ -14,7 +14,7 @@ use windtunnel_workload::collectives::CollectiveKind;
 
 use crate::assemble::{believable, ranks_text};
 use crate::bytes::Bytes;
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::input::Input;
@@ -179,7 +179,7 @@ impl Trace<'_, '_> {
             2 => {
                 self.shared = Some(arguments.at(0));
                 self.script.start_at(end);
-                coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+                coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
                 return Ok(false);
             }
             _ => {}
@@ -192,7 +192,7 @@ impl Trace<'_, '_> {
                 bytes: 0,
                 nanoseconds: polled as u64,
             };
-            coverage.add("test without success", Verdict::Mapped, "waiting, as the wait behind it", polls);
+            coverage.add("test without success", Treatment::Mapped, "waiting, as the wait behind it", polls);
         }
         self.script.call(start.saturating_sub(polled), start.saturating_sub(polled), coverage);
         self.script.skip_to(end);
@@ -218,7 +218,7 @@ impl Trace<'_, '_> {
             9 => self.collective(&arguments, start, length, bytes, coverage)?,
             10 => self.other(&arguments, length, coverage),
             _ => {
-                coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+                coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
                 return Ok(true);
             }
         }
@@ -294,7 +294,7 @@ impl Trace<'_, '_> {
         let length = length.unsigned_abs();
         if members.is_empty() {
             let why = "between two groups: not modelled, its time stays";
-            coverage.count("collective", Verdict::Dropped, why, payload, length);
+            coverage.count("collective", Treatment::Dropped, why, payload, length);
             self.script.compute(length, coverage);
             return Ok(());
         }
@@ -336,11 +336,11 @@ impl Trace<'_, '_> {
             .collect();
         let (verdict, why) = if name.starts_with("Comm_") || name.ends_with("create") || name.contains("art_")
         {
-            (Verdict::Approximated, "making a communicator: its recorded time stays")
+            (Treatment::Approximated, "making a communicator: its recorded time stays")
         } else if name.starts_with("File_") {
-            (Verdict::Dropped, "access to a file: its recorded time stays")
+            (Treatment::Dropped, "access to a file: its recorded time stays")
         } else {
-            (Verdict::Dropped, "one-sided communication is not modelled: its recorded time stays")
+            (Treatment::Dropped, "one-sided communication is not modelled: its recorded time stays")
         };
         let length = length.unsigned_abs();
         coverage.count(&format!("call of MPI_{name}"), verdict, why, arguments.bytes(0), length);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use windtunnel_kernel::registry::Entry;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::input::Input;
@@ -60,7 +60,7 @@ impl Reader for Nsys {
         }
         coverage.count(
             "rank",
-            Verdict::Guessed,
+            Treatment::Guessed,
             "an export does not say which: the order of devices and files",
             0,
             0,
@@ -264,7 +264,7 @@ impl Export {
             trace.annotations.push(Annotation { name, start, end, thread, dims });
             coverage.count(
                 "annotation of a collective",
-                Verdict::Mapped,
+                Treatment::Mapped,
                 "says sizes, where the export has blobs",
                 0,
                 0,
@@ -272,7 +272,7 @@ impl Export {
         })?;
         coverage.add(
             "annotation (NVTX)",
-            Verdict::Mapped,
+            Treatment::Mapped,
             "inside the host's time between two launches",
             others,
         );

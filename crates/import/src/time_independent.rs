@@ -6,7 +6,7 @@
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -149,10 +149,10 @@ impl Trace<'_> {
         match action.to_ascii_lowercase().as_str() {
             "init" => {
                 self.size = if arguments.is_empty() { 1 } else { 8 };
-                coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+                coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
             }
             "finalize" | "comm_size" | "comm_split" | "comm_dup" => {
-                coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+                coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
             }
             "compute" => {
                 let time = flops(0)?;
@@ -274,7 +274,7 @@ impl Trace<'_> {
                     coverage,
                 );
             }
-            _ => coverage.count(&format!("action {action}"), Verdict::Dropped, "not modelled", 0, 0),
+            _ => coverage.count(&format!("action {action}"), Treatment::Dropped, "not modelled", 0, 0),
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use windtunnel_kernel::{Span, StreamId};
 use windtunnel_workload::Dimension;
 
 use crate::bytes::Bytes;
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Draft, RankDraft, Work};
 use crate::error::ImportError;
 use crate::input::Input;
@@ -64,7 +64,7 @@ impl Reader for XPlane {
                     let amount = crate::coverage::Amount { operations: events, ..Default::default() };
                     coverage.add(
                         "event of the host",
-                        Verdict::Approximated,
+                        Treatment::Approximated,
                         "its plane is no device: the gaps that it leaves are kept",
                         amount,
                     );
@@ -165,7 +165,12 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
         if !streams.iter().any(|stream| std::ptr::eq(*stream, line)) {
             let amount =
                 crate::coverage::Amount { operations: line.events.len() as u64, ..Default::default() };
-            coverage.add("event of a summary line", Verdict::Mapped, "repeats what the streams have", amount);
+            coverage.add(
+                "event of a summary line",
+                Treatment::Mapped,
+                "repeats what the streams have",
+                amount,
+            );
         }
     }
     let start = |line: &Line, offset: u64| line.start_ns.saturating_mul(1_000).saturating_add(offset);
@@ -199,12 +204,12 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
             .any(|word| lower.contains(word));
             let (verdict, why) = match () {
                 () if communicates => {
-                    (Verdict::Approximated, "communication without a size: its recorded time stays")
+                    (Treatment::Approximated, "communication without a size: its recorded time stays")
                 }
                 () if overlap => {
-                    (Verdict::Approximated, "overlaps the one before on its line: put behind it")
+                    (Treatment::Approximated, "overlaps the one before on its line: put behind it")
                 }
-                () => (Verdict::Mapped, ""),
+                () => (Treatment::Mapped, ""),
             };
             coverage.count("kernel", verdict, why, 0, length / 1_000);
             let label = rank.label(&crate::kineto::short(text));

@@ -19,8 +19,8 @@ use std::path::Path;
 use windtunnel_scenario::api::Failure;
 use windtunnel_scenario::api::routing::topology_of;
 use windtunnel_topology::{
-    Detour, EcmpHash, Forwarder, HashFamily, Itinerary, LinkId, Node, Peer, Policy, PortSet, SwitchId,
-    Target, Verdict, flow_hash,
+    Detour, EcmpHash, Forwarder, HashFamily, Itinerary, LinkId, Node, Peer, Policy, PortSet, Reach, SwitchId,
+    Target, flow_hash,
 };
 
 /// What functions return: at least 0 is an answer, below is none.
@@ -272,12 +272,12 @@ fn raw(itinerary: Itinerary) -> u32 {
     itinerary.waypoint().map_or(0, |switch| switch.0 + 1)
 }
 
-fn code(verdict: Verdict) -> i32 {
+fn code(verdict: Reach) -> i32 {
     match verdict {
-        Verdict::Legal => OK,
-        Verdict::Detour => DETOUR,
-        Verdict::Blackhole => BLACKHOLE,
-        Verdict::Unreachable => UNREACHABLE,
+        Reach::Legal => OK,
+        Reach::Detour => DETOUR,
+        Reach::Blackhole => BLACKHOLE,
+        Reach::Unreachable => UNREACHABLE,
     }
 }
 

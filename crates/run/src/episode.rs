@@ -15,6 +15,7 @@ use super::RunOptions;
 use super::clock::Origin;
 use super::drive::{FlowRows, Outcome, Watch, drive};
 use super::fold::{self, Folded};
+use super::judge::{Judge, Judgement};
 use super::model::{self, Opening};
 use super::paths::PathNames;
 use super::record::Record;
@@ -23,7 +24,6 @@ use super::simulated::Simulated;
 use super::stage::{Stage, shard_job, watch};
 use super::usage;
 use super::variation::variation;
-use super::verdict::{Judge, Verdict};
 use crate::table::{ProgressSink, TableSink};
 
 /// Why a run stops.
@@ -154,7 +154,7 @@ impl Simulator<'_> {
         let watch = Watch { plan, origin, events_before: self.record.events };
         let flows = FlowRows::of(plan, self.flow_rows);
         let seen_enough = SeenEnough { episode, first, iterations };
-        let (outcome, verdict, until) =
+        let (outcome, judgement, until) =
             seen_enough.drive(&mut stage, &watch, self.progress, flows, &mut self.flow_rows);
         self.record.events += stage.shard.fabric().events();
         let end = stage.shard.fabric().now();
@@ -206,15 +206,15 @@ impl Simulator<'_> {
         let mut certainty = vec![Certainty::default(); jobs.len()];
         seen.drain(..first);
         held.retain(|held: &Held| held.of.0 >= first);
-        if let Some(verdict) = verdict {
-            for (iterations, &count) in seen.iter_mut().zip(&verdict.counts) {
+        if let Some(judgement) = judgement {
+            for (iterations, &count) in seen.iter_mut().zip(&judgement.counts) {
                 iterations.truncate(count);
             }
             held.retain(|held: &Held| {
                 let job = held.of.0 - first;
-                (jobs[job].redone..verdict.counts[job] as u64).contains(&held.of.1)
+                (jobs[job].redone..judgement.counts[job] as u64).contains(&held.of.1)
             });
-            certainty = verdict.certainty;
+            certainty = judgement.certainty;
         }
         let used = used.unwrap_or_default().into();
         Ok(Simulated { origin, seen, held, begun, until, certainty, used, cancelled })
@@ -252,7 +252,7 @@ impl SeenEnough<'_> {
         progress: &mut dyn ProgressSink,
         mut flows: FlowRows,
         rows: &mut u64,
-    ) -> (Outcome, Option<Verdict>, u64) {
+    ) -> (Outcome, Option<Judgement>, u64) {
         let (episode, judged) = (self.episode, Judge::is_asked(self.episode));
         // With a rerun the next change is near: as far as that, if it is known, and to the end of everyone's iteration.
         let mut until = if judged && episode.rerun.is_some() { 1 } else { self.iterations };
@@ -265,8 +265,10 @@ impl SeenEnough<'_> {
                 return (outcome, None, until);
             }
             let seen = &stage.shard.observer().iterations()[self.first..];
-            let verdict = judge.judge(episode, seen, watch.origin.ps, until);
-            let (None, Some(next)) = (&verdict, judge.after(until)) else { return (outcome, verdict, until) };
+            let judgement = judge.judge(episode, seen, watch.origin.ps, until);
+            let (None, Some(next)) = (&judgement, judge.after(until)) else {
+                return (outcome, judgement, until);
+            };
             until = next;
         }
     }

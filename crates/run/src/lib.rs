@@ -19,6 +19,7 @@ pub mod gate;
 mod heat;
 mod ideal;
 pub mod journal;
+mod judge;
 mod kept;
 pub mod machine;
 mod memo;
@@ -44,7 +45,6 @@ mod threads;
 mod trouble;
 mod usage;
 mod variation;
-mod verdict;
 mod watched;
 mod whole;
 
@@ -214,7 +214,7 @@ fn settings<'a>(plan: &'a Plan, options: &RunOptions, ideal: &IdealTimes<'_>) ->
         carry_below: if options.full || fidelity == Fidelity::Job {
             0
         } else {
-            verdict::carry_below(&cluster.episodes)
+            judge::carry_below(&cluster.episodes)
         },
         iterates: fidelity != Fidelity::Job,
         reaction_delay: cluster.reaction_delay,

@@ -21,10 +21,10 @@ use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{Fidelity, MemoName};
 use windtunnel_workload::Workload;
 
+use super::judge::{Judge, Judgement};
 use super::recorder::Iteration;
 use super::simulated::Simulated;
 use super::variation::variation;
-use super::verdict::{Judge, Verdict};
 
 /// An episode as it was simulated, without its place in the calendar.
 pub(crate) struct Known {
@@ -68,15 +68,15 @@ impl Known {
     }
 
     /// What simulating `episode` would come to, at first until its jobs have done `iterations`; `None`: it would go further.
-    fn judge(&self, judge: &Judge, episode: &Episode, iterations: u64) -> Option<Verdict> {
+    fn judge(&self, judge: &Judge, episode: &Episode, iterations: u64) -> Option<Judgement> {
         if !Judge::is_asked(episode) {
-            return Some(Verdict::of_all(&self.seen));
+            return Some(Judgement::of_all(&self.seen));
         }
         let mut until = iterations;
         loop {
-            let verdict = judge.judge(episode, &self.seen, 0, until);
-            if verdict.is_some() {
-                return verdict;
+            let judgement = judge.judge(episode, &self.seen, 0, until);
+            if judgement.is_some() {
+                return judgement;
             }
             until = judge.after(until).filter(|&next| next <= self.until)?;
         }
@@ -210,11 +210,11 @@ impl<'a> Memo<'a> {
         key: &[u64],
         episode: &Episode,
         iterations: u64,
-    ) -> Option<(Arc<Known>, Verdict)> {
+    ) -> Option<(Arc<Known>, Judgement)> {
         let known = self.known.get(key)?.iter().filter(|known| known.holds_for(&episode.jobs));
         known.into_iter().find_map(|known| {
-            let verdict = known.judge(&self.judge, episode, iterations)?;
-            Some((known.clone(), verdict))
+            let judgement = known.judge(&self.judge, episode, iterations)?;
+            Some((known.clone(), judgement))
         })
     }
 }

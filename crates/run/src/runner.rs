@@ -29,13 +29,13 @@ use super::clock::Origin;
 use super::drive::Pace;
 use super::episode::{Simulator, Stop, begin};
 use super::ideal::IdealTimes;
+use super::judge::Judgement;
 use super::memo::{Known, Memo};
 use super::record::Record;
 use super::recorder::{Held, Iteration, together, weigh};
 use super::simulated::Simulated;
 use super::subscriber::{self, Event, Over, Subscriber};
 use super::threads::{Clocked, simulate};
-use super::verdict::Verdict;
 use crate::table::{ProgressSink, TableSink};
 
 /// An episode that goes on.
@@ -253,7 +253,7 @@ impl<'a> FabricRunner<'a> {
             }
             self.hits += 1;
             let known = self.memo.find(&keys[index], episode, iterations);
-            let (known, Verdict { counts, certainty }) = known.expect("one like it was just simulated");
+            let (known, Judgement { counts, certainty }) = known.expect("one like it was just simulated");
             let origin = self.origin(start).ps;
             let shifted = |((iterations, count), job): ((&Vec<Iteration>, usize), &EpisodeJob)| {
                 let one = |iteration: &Iteration| Iteration {

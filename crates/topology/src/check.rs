@@ -10,7 +10,7 @@ use std::sync::Arc;
 use windtunnel_kernel::RandomStream;
 
 use crate::any_shape::each;
-use crate::faults::{Detour, Forwarder, Verdict};
+use crate::faults::{Detour, Forwarder, Reach};
 use crate::link::{LinkId, Node};
 use crate::port::{Itinerary, Peer, PortSet, SwitchId};
 use crate::shape::Shape;
@@ -365,7 +365,7 @@ fn routes(forwarder: &mut Forwarder, limits: &Limits) -> (Vec<Report>, Pairs) {
     let mut waypoints =
         Report::new("waypoints", "pairs that go by a waypoint: each leg ends where it should", exhaustive);
     let mut pairs = Pairs::default();
-    let unmet = Met { number: 0, done: false, worst: Verdict::Legal };
+    let unmet = Met { number: 0, done: false, worst: Reach::Legal };
     let mut met = vec![unmet; topology.switches() as usize];
     for (number, batch) in (1u32..).zip(&batches) {
         let found = search(forwarder, batch.to);
@@ -380,19 +380,19 @@ fn routes(forwarder: &mut Forwarder, limits: &Limits) -> (Vec<Report>, Pairs) {
             pairs.compared += 1;
             let pair = (from, batch.to);
             let list = match verdict {
-                Verdict::Legal => {
+                Reach::Legal => {
                     pairs.legal += 1;
                     None
                 }
-                Verdict::Detour => {
+                Reach::Detour => {
                     pairs.detour += 1;
                     Some(&mut pairs.detoured)
                 }
-                Verdict::Blackhole => {
+                Reach::Blackhole => {
                     pairs.blackhole += 1;
                     Some(&mut pairs.cut_off)
                 }
-                Verdict::Unreachable => {
+                Reach::Unreachable => {
                     pairs.unreachable += 1;
                     Some(&mut pairs.cut_off)
                 }
@@ -420,7 +420,7 @@ struct Met {
     /// Whether all behind it is followed.
     done: bool,
     /// Of it and all behind it.
-    worst: Verdict,
+    worst: Reach,
 }
 
 /// What following routes to one destination looks at.
@@ -439,7 +439,7 @@ impl Looks<'_> {
         forwarder: &mut Forwarder,
         from: SwitchId,
         target: &crate::Target,
-    ) -> (Verdict, Option<String>) {
+    ) -> (Reach, Option<String>) {
         let topology = Arc::clone(forwarder.topology());
         let mut ports = PortSet::new();
         let mut looped = None;
@@ -484,7 +484,7 @@ impl Looks<'_> {
     }
 
     /// What may happen behind a switch may happen to a packet there.
-    fn blame(&mut self, stack: &[(SwitchId, Vec<SwitchId>)], worst: Verdict) {
+    fn blame(&mut self, stack: &[(SwitchId, Vec<SwitchId>)], worst: Reach) {
         if let Some((at, _)) = stack.last() {
             let state = &mut self.met[at.0 as usize].worst;
             *state = worst.max(*state);
@@ -497,7 +497,7 @@ impl Looks<'_> {
         forwarder: &Forwarder,
         at: SwitchId,
         to: SwitchId,
-        verdict: Verdict,
+        verdict: Reach,
         ports: &PortSet,
     ) {
         if !forwarder.is_converged() {
@@ -507,9 +507,9 @@ impl Looks<'_> {
         let legal = self.found.legal[at.0 as usize] != u32::MAX;
         let detour = forwarder.policy().detour == Detour::Allow && self.found.joined[at.0 as usize];
         let due = match (legal, detour) {
-            (true, _) => Verdict::Legal,
-            (false, true) => Verdict::Detour,
-            (false, false) => Verdict::Unreachable,
+            (true, _) => Reach::Legal,
+            (false, true) => Reach::Detour,
+            (false, false) => Reach::Unreachable,
         };
         let mut given: Vec<u32> = ports.iter().collect();
         given.sort_unstable();

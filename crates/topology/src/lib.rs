@@ -57,7 +57,7 @@ pub use check::{Check, Limits, Pairs, Report, check};
 pub use choose::{choose, choose_hashed, choose_weighted, choose_weighted_hashed, flow_hash};
 pub use clos::SwitchRule;
 pub use error::TopologyError;
-pub use faults::{Detour, Forwarder, Hop, Policy, Verdict};
+pub use faults::{Detour, Forwarder, Hop, Policy, Reach};
 pub use graph::{Defaults, GraphError, GraphLink, GraphNode, GraphSpec, NodeKind};
 pub use hash::{EcmpHash, HashFamily, crc16, crc32, numbered};
 pub use link::{Link, LinkId, LinkTier, LoadBalancer, Node, PathClass, Route};

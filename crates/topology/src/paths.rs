@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::faults::{Forwarder, Verdict};
+use crate::faults::{Forwarder, Reach};
 use crate::port::{Itinerary, Peer, PortSet, SwitchId};
 
 /// A switch on the way, and its equal-cost ports.
@@ -11,7 +11,7 @@ pub struct Stop {
     /// Which.
     pub switch: SwitchId,
     /// How well it can forward.
-    pub verdict: Verdict,
+    pub verdict: Reach,
     /// Hops between switches that are left from here, on the longest of the paths.
     pub hops: u32,
     /// Paths from here on; exact up to 2^53.
@@ -26,13 +26,13 @@ pub struct Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paths {
     /// The worst of the stops'.
-    pub verdict: Verdict,
+    pub verdict: Reach,
     /// In an order in which every switch comes after all that lead to it; the first is the sender's.
     pub stops: Vec<Stop>,
 }
 
 /// A switch whose ports are being followed: port, weight and next switch of each, and how many are done.
-type Open = (SwitchId, Verdict, Vec<(u32, u64, Option<SwitchId>)>, usize);
+type Open = (SwitchId, Reach, Vec<(u32, u64, Option<SwitchId>)>, usize);
 
 impl Paths {
     /// All paths that packets from NIC `from` to NIC `to` may take in `plane`, those on purpose longer than the shortest
@@ -104,7 +104,7 @@ impl Paths {
             stops.push(Stop { switch: *at, verdict: *verdict, hops, paths, share: 0.0, ports });
             stack.pop();
         }
-        let verdict = stops.iter().map(|stop| stop.verdict).max().unwrap_or(Verdict::Unreachable);
+        let verdict = stops.iter().map(|stop| stop.verdict).max().unwrap_or(Reach::Unreachable);
         stops.reverse();
         let last = stops.len() - 1;
         for (_, _, next) in stops.iter_mut().flat_map(|stop| &mut stop.ports) {

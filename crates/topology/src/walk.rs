@@ -6,7 +6,7 @@ use windtunnel_kernel::Span;
 
 use crate::choose::choose_plane;
 use crate::edge::Edge;
-use crate::faults::{Forwarder, Verdict};
+use crate::faults::{Forwarder, Reach};
 use crate::link::{LinkId, LoadBalancer, Route};
 use crate::port::{Itinerary, PortSet, SwitchId, Target};
 use crate::shape::{Far, Shape};
@@ -163,7 +163,7 @@ impl<S: Shape> Walk<'_, S> {
         (from, to, plane): (u32, u32, u32),
         hash: u64,
         route: &mut Route,
-    ) -> Result<Verdict, Verdict> {
+    ) -> Result<Reach, Reach> {
         let shape = self.shape;
         let ends = self.ends(from, to, plane);
         let (last, port) = shape.attachment(to, plane);
@@ -176,7 +176,7 @@ impl<S: Shape> Walk<'_, S> {
         let worst = if balancer == LoadBalancer::Spray {
             self.spread_around(forwarder, (&ends, &target), itinerary, route)?
         } else {
-            let (mut at, mut itinerary, mut worst) = (ends.first, itinerary, Verdict::Legal);
+            let (mut at, mut itinerary, mut worst) = (ends.first, itinerary, Reach::Legal);
             let mut latency = self.entrance(&ends);
             while at != last || itinerary.waypoint().is_some_and(|waypoint| waypoint.0 != at) {
                 let hop = forwarder.next_hop(SwitchId(at), &target, itinerary, hash)?;
@@ -214,7 +214,7 @@ impl<S: Shape> Walk<'_, S> {
         (ends, target): (&Ends, &Target),
         itinerary: Itinerary,
         route: &mut Route,
-    ) -> Result<Verdict, Verdict> {
+    ) -> Result<Reach, Reach> {
         struct Stop {
             next: Vec<(LinkId, (u32, Itinerary), Span)>,
             waiting: u32,
@@ -225,7 +225,7 @@ impl<S: Shape> Walk<'_, S> {
         let mut stops: IndexMap<(u32, Itinerary), Stop, FxBuildHasher> = IndexMap::default();
         let stop = || Stop { next: Vec::new(), waiting: 0, share: 0.0, latency: Span::ZERO };
         stops.insert(start, stop());
-        let (mut visited, mut worst, mut ports) = (0, Verdict::Legal, PortSet::new());
+        let (mut visited, mut worst, mut ports) = (0, Reach::Legal, PortSet::new());
         while visited < stops.len() {
             let (&(at, itinerary), _) = stops.get_index(visited).expect("visited in order");
             let arrived =

@@ -8,7 +8,7 @@ use windtunnel_fabric::reroute::{Rerouter, SharedRerouter, lock};
 use windtunnel_fabric::{Departure, Network};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, Span, Time};
 use windtunnel_topology::{
-    ClosSpec, Detour, Forwarder, HostSpec, LinkId, Policy, Tier, Topology, TopologySpec, Verdict,
+    ClosSpec, Detour, Forwarder, HostSpec, LinkId, Policy, Reach, Tier, Topology, TopologySpec,
 };
 
 const BYTES: u64 = 1 << 20;
@@ -92,6 +92,6 @@ fn a_pair_that_nothing_joins_is_named_and_its_message_never_arrives() {
         assert_eq!(at, None);
         let cut_off = lock(&rerouter).cut_off().expect("the pair");
         assert_eq!((cut_off.from, cut_off.to), (EndpointId(0), EndpointId(4)));
-        assert_eq!(cut_off.verdict, Verdict::Unreachable);
+        assert_eq!(cut_off.verdict, Reach::Unreachable);
     }
 }

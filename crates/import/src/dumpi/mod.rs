@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::input::Input;
@@ -48,7 +48,7 @@ impl Reader for Dumpi {
             if input.head(8)?.starts_with(&MAGIC) {
                 files.push(input);
             } else {
-                coverage.count("file beside the trace", Verdict::Mapped, "about the run, not of it", 0, 0);
+                coverage.count("file beside the trace", Treatment::Mapped, "about the run, not of it", 0, 0);
             }
         }
         let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
@@ -156,7 +156,7 @@ impl State {
                 if known.is_none() {
                     coverage.count(
                         "type of data",
-                        Verdict::Guessed,
+                        Treatment::Guessed,
                         "how it was made is not in the trace: one byte an element",
                         0,
                         0,
@@ -364,7 +364,7 @@ impl State {
             _ => {
                 coverage.count(
                     "other calls",
-                    Verdict::Mapped,
+                    Treatment::Mapped,
                     "no communication: their time is computation",
                     0,
                     length,
@@ -434,7 +434,7 @@ impl State {
         let Some((name, ranks)) = self.members(communicator).cloned() else {
             coverage.count(
                 "collective",
-                Verdict::Dropped,
+                Treatment::Dropped,
                 "its communicator is not known: its time stays",
                 bytes,
                 length,

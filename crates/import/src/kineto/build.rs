@@ -14,7 +14,7 @@ use windtunnel_workload::program::HOST_STREAM;
 
 use super::communication::{Caller, Found, is_communication};
 use super::events::{HostCall, HostKind, SyncRecord, Trace};
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Draft, RankDraft, Work};
 
 /// Clocks of host and device agree to this.
@@ -118,10 +118,11 @@ pub(crate) fn build(
                     rank.calc(at.saturating_sub(latest).max(0) as u64, HOST_STREAM, wait_label, &after);
                 host = Some((node, at));
                 let (verdict, why) = match reason {
-                    Reason::Known => (Verdict::Mapped, ""),
-                    Reason::ByTime => {
-                        (Verdict::Guessed, "the trace does not say which stream it waits for: taken by time")
-                    }
+                    Reason::Known => (Treatment::Mapped, ""),
+                    Reason::ByTime => (
+                        Treatment::Guessed,
+                        "the trace does not say which stream it waits for: taken by time",
+                    ),
                 };
                 coverage.count("wait of the host", verdict, why, 0, (call.end - call.start) as u64);
             }
@@ -200,21 +201,22 @@ pub(crate) fn build(
                 };
                 let (verdict, why) = match () {
                     () if overlap => {
-                        (Verdict::Approximated, "overlaps the one before on its stream: put behind it")
+                        (Treatment::Approximated, "overlaps the one before on its stream: put behind it")
                     }
                     () if guessed => {
-                        (Verdict::Guessed, "waits for another stream: which one is taken by time")
+                        (Treatment::Guessed, "waits for another stream: which one is taken by time")
                     }
                     () if launch.is_none() => {
-                        (Verdict::Approximated, "its launch is not in the trace: follows its stream")
+                        (Treatment::Approximated, "its launch is not in the trace: follows its stream")
                     }
-                    () if gap > 100_000 => {
-                        (Verdict::Approximated, "nothing recorded says why it starts so late: the gap stays")
-                    }
-                    () => (Verdict::Mapped, ""),
+                    () if gap > 100_000 => (
+                        Treatment::Approximated,
+                        "nothing recorded says why it starts so late: the gap stays",
+                    ),
+                    () => (Treatment::Mapped, ""),
                 };
                 // The kernel of a collective is counted with it; here only what is said of its place.
-                if !communicates || verdict != Verdict::Mapped {
+                if !communicates || verdict != Treatment::Mapped {
                     let time = if communicates { 0 } else { op.end - op.start };
                     coverage.count(kind, verdict, why, 0, time as u64);
                 }

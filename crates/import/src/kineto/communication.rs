@@ -7,7 +7,7 @@ use windtunnel_workload::collectives::CollectiveKind;
 
 use super::calls::{Arguments, element_bytes};
 use super::events::{DeviceOp, Trace};
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, dimension_of};
 use crate::execution_trace::Logged;
 
@@ -76,7 +76,7 @@ impl<'a> Caller<'a> {
         let mut stays = |why: &str| {
             coverage.count(
                 &format!("communication of {library}"),
-                Verdict::Approximated,
+                Treatment::Approximated,
                 why,
                 0,
                 nanoseconds,
@@ -108,7 +108,7 @@ impl<'a> Caller<'a> {
             );
         };
         found.came_at(op.start);
-        let verdict = if why.is_empty() { Verdict::Mapped } else { Verdict::Guessed };
+        let verdict = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         count(coverage, &found, verdict, why, nanoseconds);
         Some(found)
     }
@@ -126,7 +126,7 @@ impl<'a> Caller<'a> {
         said: &Arguments,
         nanoseconds: u64,
         draft: &mut Draft,
-    ) -> Result<(Found, Verdict, &'static str), &'static str> {
+    ) -> Result<(Found, Treatment, &'static str), &'static str> {
         let name = said.collective.as_deref().unwrap_or("");
         let size = said
             .dtype
@@ -143,12 +143,12 @@ impl<'a> Caller<'a> {
         if let (true, Some(to)) = (plain == "send", said.destination) {
             return Ok((
                 Found { call: Message::Send(other(to)?, sent.max(received)), dimension },
-                Verdict::Mapped,
+                Treatment::Mapped,
                 "",
             ));
         }
         if let (true, Some(from)) = (plain == "recv", said.source) {
-            return Ok((Found { call: Message::Receive(other(from)?), dimension }, Verdict::Mapped, ""));
+            return Ok((Found { call: Message::Receive(other(from)?), dimension }, Treatment::Mapped, ""));
         }
         let (ranks, why) = self
             .members(trace, said)
@@ -174,7 +174,7 @@ impl<'a> Caller<'a> {
         let group = draft.group(said.group_name.as_deref().unwrap_or("group"), &ranks, dimension);
         let sequence = said.sequence.and_then(|number| u64::try_from(number).ok());
         let call = Call { group, kind, bytes, splits, sequence, nanoseconds, exact: true, came: None };
-        let verdict = if why.is_empty() { Verdict::Mapped } else { Verdict::Guessed };
+        let verdict = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         Ok((Found { call: Message::Call(call), dimension }, verdict, why))
     }
 
@@ -239,7 +239,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-fn count(coverage: &mut Coverage, found: &Found, verdict: Verdict, why: &str, nanoseconds: u64) {
+fn count(coverage: &mut Coverage, found: &Found, verdict: Treatment, why: &str, nanoseconds: u64) {
     let (kind, bytes) = match &found.call {
         Message::Call(call) => (call.kind.name(), call.bytes),
         Message::Send(_, bytes) => ("send", *bytes),

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::calls::{Arguments, Dims, PgConfig};
 use super::time::nanoseconds;
-use crate::coverage::{Amount, Coverage, Verdict};
+use crate::coverage::{Amount, Coverage, Treatment};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
 use crate::json::Elements;
@@ -160,10 +160,10 @@ struct Distributed {
 
 /// Counts by (category, verdict, reason), cheaper than the coverage's own for events that are let go.
 #[derive(Default)]
-struct Tally(Vec<((String, Verdict, &'static str), Amount)>);
+struct Tally(Vec<((String, Treatment, &'static str), Amount)>);
 
 impl Tally {
-    fn count(&mut self, kind: &str, verdict: Verdict, reason: &'static str, nanoseconds: i64) {
+    fn count(&mut self, kind: &str, verdict: Treatment, reason: &'static str, nanoseconds: i64) {
         let found =
             self.0.iter_mut().find(|((of, with, why), _)| of == kind && *with == verdict && *why == reason);
         let amount = if let Some((_, amount)) = found {
@@ -325,7 +325,7 @@ impl Reader {
         let category = event.cat.as_deref().unwrap_or("");
         if event.ph != "X" {
             let kind = if category.is_empty() { "metadata" } else { category };
-            self.tally.count(&format!("{kind} ({})", event.ph), Verdict::Mapped, REPEATS, 0);
+            self.tally.count(&format!("{kind} ({})", event.ph), Treatment::Mapped, REPEATS, 0);
             return Ok(());
         }
         let name = event.name.as_deref().unwrap_or("");
@@ -384,7 +384,7 @@ impl Reader {
             "cuda_runtime" | "cuda_driver" | "mtia_runtime" | "privateuse1_runtime" | "Runtime" => {
                 let kind = host_kind(name);
                 if kind == HostKind::Launch && asks_only(name) {
-                    self.tally.count("call that launches nothing", Verdict::Mapped, INSIDE, length);
+                    self.tally.count("call that launches nothing", Treatment::Mapped, INSIDE, length);
                     return Ok(());
                 }
                 let process = event.pid.map_or("", RawValue::get);
@@ -406,7 +406,7 @@ impl Reader {
                 let correlation = arguments.correlation.unwrap_or(-1);
                 let record = arguments.wait_on_record.filter(|&record| record >= 0);
                 trace.syncs.push(SyncRecord { correlation, stream, waited, record });
-                self.tally.count(category, Verdict::Mapped, "dependencies between streams", 0);
+                self.tally.count(category, Treatment::Mapped, "dependencies between streams", 0);
             }
             "user_annotation" if name.starts_with("ProfilerStep#") => {
                 trace.steps.push((name.to_owned(), start, end));
@@ -416,7 +416,7 @@ impl Reader {
                     let kind = HostKind::Step(step, is_end);
                     trace.host.push(HostCall { kind, start: at, end: at, thread, correlation: -1 });
                 }
-                self.tally.count("step", Verdict::Mapped, "marks at its begin and end", length);
+                self.tally.count("step", Treatment::Mapped, "marks at its begin and end", length);
             }
             "user_annotation" | "cpu_op" if is_collective(name) => {
                 let dims = Arguments::parse_dims(event.args);
@@ -430,15 +430,15 @@ impl Reader {
                 trace.annotations.push(annotation);
                 self.tally.count(
                     "annotation of a collective",
-                    Verdict::Mapped,
+                    Treatment::Mapped,
                     "says sizes where a kernel does not",
                     length,
                 );
             }
             "Trace" | "gpu_user_annotation" | "overhead" => {
-                self.tally.count(category, Verdict::Mapped, REPEATS, 0);
+                self.tally.count(category, Treatment::Mapped, REPEATS, 0);
             }
-            _ => self.tally.count(category, Verdict::Mapped, INSIDE, length),
+            _ => self.tally.count(category, Treatment::Mapped, INSIDE, length),
         }
         Ok(())
     }

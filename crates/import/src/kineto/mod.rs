@@ -21,7 +21,7 @@ pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_
 pub(crate) use time::nanoseconds;
 
 use crate::assemble::believable;
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::execution_trace::{self, ExecutionTrace, Logged};
@@ -158,7 +158,7 @@ fn number(traces: &mut [Trace], coverage: &mut Coverage) -> Result<(), ImportErr
             } else {
                 "its file does not say which: 0"
             };
-            coverage.count("rank", Verdict::Guessed, why, 0, 0);
+            coverage.count("rank", Treatment::Guessed, why, 0, 0);
             trace.rank = Some(if several { index } else { 0 });
         }
         believable(world(std::slice::from_ref(trace)), &trace.file)?;
@@ -262,7 +262,7 @@ fn align_clocks(traces: &mut [Trace], coverage: &mut Coverage) {
         if shift.saturating_abs() > CLOCKS {
             coverage.count(
                 "clock of a rank",
-                Verdict::Approximated,
+                Treatment::Approximated,
                 "set by the ends of collectives",
                 0,
                 shift.unsigned_abs(),

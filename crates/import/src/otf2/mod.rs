@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::input::Input;
@@ -205,7 +205,7 @@ impl Replay<'_, '_> {
                     Some(&message) => Event::Receive(message, Some(request)),
                     None => {
                         let why = "never ended: its sender is not known";
-                        coverage.count("non-blocking receive", Verdict::Dropped, why, 0, 0);
+                        coverage.count("non-blocking receive", Treatment::Dropped, why, 0, 0);
                         return Ok(());
                     }
                 }
@@ -228,7 +228,7 @@ impl Replay<'_, '_> {
             Some((_, _, events)) => events.push(event),
             None => coverage.count(
                 "event outside a call of MPI",
-                Verdict::Dropped,
+                Treatment::Dropped,
                 "whose it is is not known",
                 0,
                 0,
@@ -254,7 +254,7 @@ impl Replay<'_, '_> {
     fn message(&mut self, message: &Message, sends: bool, request: Option<i64>, coverage: &mut Coverage) {
         let Some((name, members)) = self.members(message.communicator) else {
             let why = "its communicator is not defined";
-            coverage.count(if sends { "send" } else { "receive" }, Verdict::Dropped, why, message.bytes, 0);
+            coverage.count(if sends { "send" } else { "receive" }, Treatment::Dropped, why, message.bytes, 0);
             return;
         };
         let place = message.peer.and_then(|peer| usize::try_from(peer).ok());
@@ -273,7 +273,7 @@ impl Replay<'_, '_> {
         let (start, end) = (self.time(begin), self.time(end));
         if name.starts_with("MPI_Init") {
             self.script.start_at(end);
-            coverage.count("other calls", Verdict::Mapped, "begin and end of MPI", 0, 0);
+            coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
             return;
         }
         let length = end.saturating_sub(start).max(0) as u64;
@@ -288,7 +288,7 @@ impl Replay<'_, '_> {
                 self.script.compute(length, coverage);
                 "no communication: their time is computation"
             };
-            coverage.count("other calls", Verdict::Mapped, why, 0, length);
+            coverage.count("other calls", Treatment::Mapped, why, 0, length);
             return;
         }
         // A send and a receive in one call go on together.
@@ -326,7 +326,7 @@ impl Replay<'_, '_> {
         let &Event::Collective { kind, communicator, root, sent, received } = event else { return };
         let known = self.members(communicator);
         let dropped = |why: &str, coverage: &mut Coverage, script: &mut Script<'_>| {
-            coverage.count("collective", Verdict::Dropped, why, sent.max(received), length);
+            coverage.count("collective", Treatment::Dropped, why, sent.max(received), length);
             script.compute(length, coverage);
         };
         let Some((name, members)) = known else {

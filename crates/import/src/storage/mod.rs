@@ -15,7 +15,7 @@ mod service;
 
 use windtunnel_kernel::registry::Entry;
 
-use crate::coverage::{Coverage, Verdict};
+use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
@@ -180,7 +180,7 @@ impl Reader for Storage {
                     .hint(hint)
                 })?;
                 let kind = if request.write { "write" } else { "read" };
-                coverage.count(kind, Verdict::Mapped, "", request.bytes, 0);
+                coverage.count(kind, Treatment::Mapped, "", request.bytes, 0);
                 requests.push(request);
             }
         }

@@ -1,7 +1,7 @@
 //! Kineto traces written here.
 
 use windtunnel_import::input::Input;
-use windtunnel_import::{Options, Place, Verdict};
+use windtunnel_import::{Options, Place, Treatment};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::OpKind;
 use windtunnel_workload::program::HOST_STREAM;
@@ -66,8 +66,8 @@ fn kernels_keep_their_streams_and_the_host_waits_for_them() {
         matches!(program.ops[wait as usize].kind, OpKind::Calc { duration, stream } if duration.ps() == 5_000_000 && stream == HOST_STREAM)
     );
     assert_eq!(program.specs[0].bytes.get(), 1 << 20);
-    assert_eq!(coverage.of("kernel", Verdict::Mapped), 4);
-    assert_eq!(coverage.of("collective: all-reduce", Verdict::Mapped), 2);
+    assert_eq!(coverage.of("kernel", Treatment::Mapped), 4);
+    assert_eq!(coverage.of("collective: all-reduce", Treatment::Mapped), 2);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn clocks_that_disagree_are_set_by_collectives() {
     }
     let inputs = [Input::bytes("0", trace(0).into_bytes()), Input::bytes("1", late.into_bytes())];
     let (workload, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
-    assert_eq!(coverage.of("clock of a rank", Verdict::Approximated), 1);
+    assert_eq!(coverage.of("clock of a rank", Treatment::Approximated), 1);
     assert_eq!(workload.program(RankId(0)), workload.program(RankId(1)));
 }
 
@@ -149,7 +149,7 @@ fn clocks_are_compared_within_groups_and_over_ranks_that_share_them() {
         file(2, &[said(second.0, second.1, 1_009_000.0, 2), said(second.0, second.1, 1_010_000.0, 2)]),
     ];
     let (_, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
-    assert_eq!(coverage.of("clock of a rank", Verdict::Approximated), 1);
+    assert_eq!(coverage.of("clock of a rank", Treatment::Approximated), 1);
     let late = coverage.arrivals("b", 2).unwrap();
     assert_eq!((late.held_up_ns, late.waited_ns), (0, 0), "rank 2 comes when rank 1 does");
     assert!(!coverage.notes().iter().any(|note| note.contains("clocks")), "{:?}", coverage.notes());
@@ -199,7 +199,7 @@ fn numbers_of_ranks_beyond_what_there_can_be_are_no_members() {
         let text = trace(0).replace(r#""pg_name":"0""#, r#""pg_name":"other""#).replace(old, new);
         let inputs = [Input::bytes("0", text.into_bytes()), Input::bytes("1", trace(1).into_bytes())];
         let (_, coverage) = import("kineto", &inputs, &Options::default()).unwrap();
-        assert_eq!(coverage.of("collective: all-reduce", Verdict::Guessed), 1, "{new}");
+        assert_eq!(coverage.of("collective: all-reduce", Treatment::Guessed), 1, "{new}");
     }
 }
 

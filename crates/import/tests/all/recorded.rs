@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use windtunnel_import::input::{Input, expand};
-use windtunnel_import::{ImportError, Missing, Options, Verdict, detect, import, import_inputs};
+use windtunnel_import::{ImportError, Missing, Options, Treatment, detect, import, import_inputs};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::collectives::CollectiveKind;
 
@@ -47,7 +47,7 @@ fn every_recording_is_read_or_refused_with_a_reason() {
                 read += 1;
                 assert!(workload.operations() > 0, "{}", file.display());
                 let total: u64 =
-                    Verdict::ALL.into_iter().map(|verdict| coverage.total(verdict).operations).sum();
+                    Treatment::ALL.into_iter().map(|verdict| coverage.total(verdict).operations).sum();
                 assert!(total > 0, "{}", file.display());
             }
             Err(ImportError { expected, found, .. }) => assert!(!expected.is_empty() && !found.is_empty()),
@@ -77,7 +77,7 @@ fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
         .iter()
         .find(|spec| spec.matrix.as_ref().is_some_and(|matrix| matrix[..3] == [384, 896, 1_152]));
     assert!(values.is_some(), "{kinds:?}");
-    assert_eq!(coverage.of("collective: all-to-all", Verdict::Mapped), 40);
+    assert_eq!(coverage.of("collective: all-to-all", Treatment::Mapped), 40);
     // By the starts of the kernels: rank 7 came last to the first five, 5 to two, 4 to the last one.
     let last = |rank| coverage.arrivals("world", rank).unwrap().last;
     assert_eq!((0..8).map(last).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 2, 0, 5]);
@@ -94,7 +94,7 @@ fn sweep3d_matches_every_message() {
     let (workload, coverage) =
         import_inputs(windtunnel_import::reader("liballprof").unwrap(), &inputs, &Options::default())
             .unwrap();
-    assert_eq!((workload.ranks(), coverage.of("send", Verdict::Mapped)), (4, 4 * 1_440));
+    assert_eq!((workload.ranks(), coverage.of("send", Treatment::Mapped)), (4, 4 * 1_440));
     let messages = windtunnel_workload::lower::to_messages(&workload, |_| {}).unwrap();
     assert!(windtunnel_workload::goal::check(&messages).is_complete());
 }
@@ -117,7 +117,7 @@ fn archives_of_score_p_match_every_message() {
         let (workload, coverage) = import_inputs(reader, &inputs, &Options::default()).unwrap();
         assert_eq!(workload.ranks(), ranks, "{name}");
         let kinds = ["send", "non-blocking send"];
-        let verdicts = [Verdict::Mapped, Verdict::Approximated];
+        let verdicts = [Treatment::Mapped, Treatment::Approximated];
         let sent: u64 =
             kinds.iter().flat_map(|kind| verdicts.map(|verdict| coverage.of(kind, verdict))).sum();
         assert_eq!(sent, sends, "{name}");

@@ -1,7 +1,7 @@
 //! Small recordings written here, one for each reader: what they become is known.
 
 use windtunnel_import::input::Input;
-use windtunnel_import::{Coverage, ImportError, Missing, Options, Verdict, import_inputs, reader};
+use windtunnel_import::{Coverage, ImportError, Missing, Options, Treatment, import_inputs, reader};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::{OpKind, Workload};
@@ -196,7 +196,12 @@ fn every_sample_becomes_a_workload_and_is_detected() {
         let (workload, coverage) =
             import(name, &inputs, &Options::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(workload.operations() > 0, "{name}");
-        assert_eq!(coverage.total(Verdict::Dropped).operations, 0, "{name}: {:?}", coverage.first_dropped());
+        assert_eq!(
+            coverage.total(Treatment::Dropped).operations,
+            0,
+            "{name}: {:?}",
+            coverage.first_dropped()
+        );
         let found = windtunnel_import::detect(&inputs[0])
             .unwrap()
             .unwrap_or_else(|| panic!("{name} is not detected"));
@@ -291,7 +296,7 @@ fn a_dumpi_trace_says_who_it_is() {
             .iter()
             .any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.get() == 400))
     );
-    assert_eq!((coverage.of("send", Verdict::Mapped), coverage.of("receive", Verdict::Mapped)), (1, 1));
+    assert_eq!((coverage.of("send", Treatment::Mapped), coverage.of("receive", Treatment::Mapped)), (1, 1));
     let error = import("dumpi", &inputs[..1], &Options::default()).unwrap_err();
     assert!(error.found.contains("missing: rank 0"), "{error}");
 }
@@ -384,7 +389,7 @@ fn missing_ranks_are_named_or_filled_in() {
     let same = Options { missing: Missing::Same, ..Options::default() };
     let (filled, coverage) = import("kineto", kineto, &same).unwrap();
     assert_eq!((filled.ranks(), filled.programs.len()), (2, 1));
-    assert_eq!(coverage.of("rank", Verdict::Guessed), 1);
+    assert_eq!(coverage.of("rank", Treatment::Guessed), 1);
     let alone = Options { missing: Missing::Alone, ..Options::default() };
     let (workload, _) = import("kineto", kineto, &alone).unwrap();
     assert!(workload.communicators.is_empty());
@@ -397,7 +402,7 @@ fn strict_refuses_what_drops() {
         &b"# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Win_fence:3.0:0:4.0\nMPI_Finalize:5.0:-\n"[..],
     )];
     let (_, coverage) = import("liballprof", &inputs, &Options::default()).unwrap();
-    assert_eq!(coverage.total(Verdict::Dropped).operations, 1);
+    assert_eq!(coverage.total(Treatment::Dropped).operations, 1);
     let error = import("liballprof", &inputs, &Options { strict: true, ..Options::default() }).unwrap_err();
     assert!(error.found.contains("MPI_Win_fence"), "{error}");
 }
@@ -412,7 +417,7 @@ fn dumps_as_python_pickles_them_are_read_in_every_binary_protocol() {
     };
     let (two, coverage) = read("protocol2");
     assert_eq!(two.programs, read("protocol4").0.programs);
-    assert_eq!((two.ranks(), coverage.of("send", Verdict::Mapped)), (2, 1));
+    assert_eq!((two.ranks(), coverage.of("send", Treatment::Mapped)), (2, 1));
     // 1,024 x 16 floats, a gather of 1,024 bfloat16 in all, 2 x 300 floats, 77 floats.
     let sizes: Vec<u64> = two.program(RankId(0)).specs.iter().map(|spec| spec.bytes.get()).collect();
     assert_eq!(sizes, [65_536, 2_048, 2_400, 308]);
@@ -496,7 +501,7 @@ fn a_newer_chakra_or_nsight_is_refused_with_what_to_do() {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys");
     let inputs = windtunnel_import::input::expand(&[corpus]).unwrap();
     let (workload, coverage) = import("nsys", &inputs, &Options::default()).unwrap();
-    assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Verdict::Mapped)), (2, 12));
+    assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Treatment::Mapped)), (2, 12));
     let mut content = inputs[0].whole().unwrap();
     let at = content.windows(6).position(|part| part == b"3.25.0").unwrap();
     content[at] = b'4';

@@ -1,7 +1,7 @@
 //! MPI programs in the forms of our own tracer and of Score-P, written here by hand.
 
 use windtunnel_import::input::Input;
-use windtunnel_import::{Options, Verdict};
+use windtunnel_import::{Options, Treatment};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::CollectiveKind;
@@ -60,7 +60,7 @@ fn a_traced_program_keeps_what_it_computed_and_who_came_last() {
         program.ops.iter().any(|op| matches!(op.kind, OpKind::Send { bytes, .. } if bytes.get() == 4_096))
     );
     assert_eq!((program.specs[0].kind, program.specs[0].bytes.get()), (CollectiveKind::AllReduce, 64));
-    assert_eq!(coverage.of("test without success", Verdict::Mapped), 4);
+    assert_eq!(coverage.of("test without success", Treatment::Mapped), 4);
     let late = coverage.arrivals("MPI_COMM_WORLD", 1).unwrap();
     assert_eq!((late.last, late.held_up_ns), (1, 5_000));
 }

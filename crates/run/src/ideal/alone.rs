@@ -15,10 +15,10 @@ use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::replay::{Exchanges, Replay};
 
 use crate::drive::Pace;
+use crate::judge::Judge;
 use crate::recorder::Iteration;
 use crate::stage::{connections, coupling};
 use crate::stuck::stuck_failure;
-use crate::verdict::Judge;
 use crate::{RunOptions, fold, model};
 
 /// Hears what part is done, simulated seconds and events; `false` stops it.

@@ -14,9 +14,9 @@ use windtunnel_topology::{LoadBalancer, Route};
 
 use super::FabricRunner;
 use crate::episode::Stop;
+use crate::judge::Judgement;
 use crate::memo::Known;
 use crate::threads::simulate;
-use crate::verdict::Verdict;
 
 impl FabricRunner<'_> {
     /// Links of residents that have not been looked at yet.
@@ -99,7 +99,7 @@ impl FabricRunner<'_> {
     }
 
     /// What the memo knows of an episode.
-    fn memo_of(&self, episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Verdict)> {
+    fn memo_of(&self, episode: &Episode, iterations: u64) -> Option<(Arc<Known>, Judgement)> {
         self.memo.find(&self.memo.key(&episode.jobs), episode, iterations)
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
-use windtunnel_import::{ImportError, Missing, Options, READERS, Verdict, input};
+use windtunnel_import::{ImportError, Missing, Options, READERS, Treatment, input};
 use windtunnel_kernel::nearest;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{Failure, InputError};
@@ -120,7 +120,7 @@ pub(super) fn recorded(path: &Path) -> Result<Option<Recorded>, Failure> {
     let (workload, coverage) = windtunnel_import::import_inputs(reader, &inputs, &Options::default())
         .map_err(|error| refused(&error))?;
     let mut account = json!({"file": path.display().to_string(), "kind": reader.entry().name});
-    for verdict in Verdict::ALL {
+    for verdict in Treatment::ALL {
         account[verdict.name()] = json!(coverage.total(verdict).operations);
     }
     Ok(Some(Recorded { workload, account }))

@@ -35,7 +35,7 @@ pub struct Policy {
 
 /// How well a packet can be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum Reach {
     /// Along a shortest legal path.
     Legal,
     /// Only by a detour that the rule does not know.
@@ -46,7 +46,7 @@ pub enum Verdict {
     Unreachable,
 }
 
-impl Verdict {
+impl Reach {
     /// Whether a packet gets on.
     pub const fn forwards(self) -> bool {
         matches!(self, Self::Legal | Self::Detour)
@@ -70,8 +70,8 @@ pub struct Hop {
     pub port: u32,
     /// What it carries from here on.
     pub itinerary: Itinerary,
-    /// [`Verdict::Legal`] or [`Verdict::Detour`].
-    pub verdict: Verdict,
+    /// [`Reach::Legal`] or [`Reach::Detour`].
+    pub verdict: Reach,
 }
 
 /// Routing for one user of a topology, faults included. See the module page.
@@ -207,7 +207,7 @@ impl Forwarder {
         }
         let mut ports = PortSet::new();
         let (verdict, _) = self.equal_cost(waypoint, to, Itinerary::DIRECT, &mut ports);
-        if verdict == Verdict::Legal { itinerary } else { Itinerary::DIRECT }
+        if verdict == Reach::Legal { itinerary } else { Itinerary::DIRECT }
     }
 
     /// The ports of `at` that are equally good for a packet, written over `ports`; [`Topology::equal_cost`] with
@@ -218,7 +218,7 @@ impl Forwarder {
         to: &Target,
         itinerary: Itinerary,
         ports: &mut PortSet,
-    ) -> (Verdict, Itinerary) {
+    ) -> (Reach, Itinerary) {
         if self.is_whole() {
             self.overlay.weights.clear();
             let itinerary = self.topology.equal_cost(at, to, itinerary, ports);
@@ -226,9 +226,9 @@ impl Forwarder {
             let legal =
                 at.0 == goal || each!(&self.topology.shape, shape => shape.is_clear(known, at.0, goal));
             let verdict = match self.overlay.policy.detour {
-                _ if legal => Verdict::Legal,
-                Detour::Allow => Verdict::Detour,
-                Detour::Forbid => Verdict::Unreachable,
+                _ if legal => Reach::Legal,
+                Detour::Allow => Reach::Detour,
+                Detour::Forbid => Reach::Unreachable,
             };
             return (verdict, itinerary);
         }
@@ -238,7 +238,7 @@ impl Forwarder {
     /// The next hop of a packet of a flow of the given [`flow_hash`](crate::flow_hash); [`Topology::next_hop`] with faults.
     ///
     /// # Errors
-    /// [`Verdict::Blackhole`] or [`Verdict::Unreachable`] where there is none.
+    /// [`Reach::Blackhole`] or [`Reach::Unreachable`] where there is none.
     #[inline]
     pub fn next_hop(
         &mut self,
@@ -246,10 +246,10 @@ impl Forwarder {
         to: &Target,
         itinerary: Itinerary,
         flow_hash: u64,
-    ) -> Result<Hop, Verdict> {
+    ) -> Result<Hop, Reach> {
         if self.is_whole() {
             let (port, itinerary) = self.topology.next_hop(at, to, itinerary, flow_hash);
-            return Ok(Hop { port, itinerary, verdict: Verdict::Legal });
+            return Ok(Hop { port, itinerary, verdict: Reach::Legal });
         }
         each!(&self.topology.shape, shape => self.overlay.next_hop(shape, at, to, itinerary, flow_hash))
     }
@@ -271,7 +271,7 @@ impl Forwarder {
 
     /// The planes in which both NICs' cables live: those that need no detour if there are any, else the others.
     fn planes(&mut self, from: u32, to: u32) -> PortSet {
-        let mut best = (Verdict::Blackhole, PortSet::new());
+        let mut best = (Reach::Blackhole, PortSet::new());
         let mut ports = PortSet::new();
         for plane in 0..self.topology.planes() {
             let (first, port) = self.topology.attachment(from, plane);
@@ -294,7 +294,7 @@ impl Forwarder {
     /// [`LoadBalancer::Ecmp`] does among what is left. That one takes equal parts of all that is left, of all planes too.
     ///
     /// # Errors
-    /// The worst [`Verdict`] on the way where the route does not arrive; `route` is then empty.
+    /// The worst [`Reach`] on the way where the route does not arrive; `route` is then empty.
     pub fn route(
         &mut self,
         balancer: LoadBalancer,
@@ -304,14 +304,14 @@ impl Forwarder {
         nic: NicId,
         entropy: u32,
         route: &mut Route,
-    ) -> Result<Verdict, Verdict> {
+    ) -> Result<Reach, Reach> {
         let topology = Arc::clone(&self.topology);
         if self.is_whole() || balancer == LoadBalancer::Ideal {
             topology.route(balancer, seed, from, to, nic, entropy, route);
-            return Ok(Verdict::Legal);
+            return Ok(Reach::Legal);
         }
         if topology.inside(from, to, route) {
-            return Ok(Verdict::Legal);
+            return Ok(Reach::Legal);
         }
         let (from, to) = (topology.nic(from, nic), topology.nic(to, nic));
         let hash = topology.flow_hash(seed, from, to, entropy);
@@ -320,7 +320,7 @@ impl Forwarder {
             return self.spread(from, to, hash, route);
         }
         let Some(plane) = self.plane(from, to, hash) else {
-            return Err(Verdict::Unreachable);
+            return Err(Reach::Unreachable);
         };
         let verdict = each!(&topology.shape, shape => {
             crate::walk::Walk { shape, edge: &topology.edge }.around(self, balancer, (from, to, plane), hash, route)
@@ -332,9 +332,9 @@ impl Forwarder {
     }
 
     /// Equal parts of all planes that are left.
-    fn spread(&mut self, from: u32, to: u32, hash: u64, route: &mut Route) -> Result<Verdict, Verdict> {
+    fn spread(&mut self, from: u32, to: u32, hash: u64, route: &mut Route) -> Result<Reach, Reach> {
         let topology = Arc::clone(&self.topology);
-        let (mut found, mut worst, mut failed) = (Vec::new(), Verdict::Legal, Verdict::Unreachable);
+        let (mut found, mut worst, mut failed) = (Vec::new(), Reach::Legal, Reach::Unreachable);
         for plane in self.planes(from, to).iter() {
             let mut part = Route::new();
             part.latency = windtunnel_kernel::Span::ZERO;
@@ -371,12 +371,12 @@ impl Overlay {
         to: &Target,
         itinerary: Itinerary,
         ports: &mut PortSet,
-    ) -> (Verdict, Itinerary) {
+    ) -> (Reach, Itinerary) {
         let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
         if let Some(waypoint) = itinerary.waypoint() {
             // A waypoint that cannot be reached by the rule is left out.
             let verdict = self.towards(shape, at.0, waypoint.0, ports);
-            if verdict == Verdict::Legal {
+            if verdict == Reach::Legal {
                 return (verdict, itinerary);
             }
         }
@@ -385,7 +385,7 @@ impl Overlay {
             self.weights.clear();
             ports.push(to.port);
             let dead = self.actual.port(at.0, to.port);
-            return (if dead { Verdict::Unreachable } else { Verdict::Legal }, Itinerary::DIRECT);
+            return (if dead { Reach::Unreachable } else { Reach::Legal }, Itinerary::DIRECT);
         }
         (self.towards(shape, at.0, to.switch.0, ports), Itinerary::DIRECT)
     }
@@ -398,18 +398,18 @@ impl Overlay {
         to: &Target,
         itinerary: Itinerary,
         flow_hash: u64,
-    ) -> Result<Hop, Verdict> {
+    ) -> Result<Hop, Reach> {
         let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
         let goal = itinerary.waypoint().unwrap_or(to.switch);
         let step = if at != goal {
             self.step(shape, at.0, goal.0, flow_hash)
         } else if self.actual.port(at.0, to.port) {
-            Err(Verdict::Unreachable)
+            Err(Reach::Unreachable)
         } else {
-            Ok((to.port, Verdict::Legal))
+            Ok((to.port, Reach::Legal))
         };
         match step {
-            Ok((port, verdict)) if verdict == Verdict::Legal || goal == to.switch => {
+            Ok((port, verdict)) if verdict == Reach::Legal || goal == to.switch => {
                 Ok(Hop { port, itinerary, verdict })
             }
             // A waypoint that cannot be reached by the rule is left out.
@@ -421,13 +421,7 @@ impl Overlay {
 
     /// The choice among [`Self::towards`], which is spared where arithmetic finds the port alone.
     #[inline]
-    fn step<S: Shape>(
-        &mut self,
-        shape: &S,
-        at: u32,
-        to: u32,
-        flow_hash: u64,
-    ) -> Result<(u32, Verdict), Verdict> {
+    fn step<S: Shape>(&mut self, shape: &S, at: u32, to: u32, flow_hash: u64) -> Result<(u32, Reach), Reach> {
         // Neighbours of a fault may know more than the others do.
         if self.converged || self.actual.row(at).is_empty() {
             let by_rule = shape.repairs_by_rule();
@@ -442,13 +436,13 @@ impl Overlay {
                 };
             }
             if shape.is_clear(&self.known, at, to) {
-                return Ok((shape.pick(at, to, flow_hash), Verdict::Legal));
+                return Ok((shape.pick(at, to, flow_hash), Reach::Legal));
             }
             if by_rule
                 && !self.policy.weighted
                 && let Some(port) = shape.pick_surviving(&self.known, at, to, flow_hash)
             {
-                return Ok((port, Verdict::Legal));
+                return Ok((port, Reach::Legal));
             }
         }
         self.step_among(shape, at, to, flow_hash)
@@ -460,7 +454,7 @@ impl Overlay {
         at: u32,
         to: u32,
         flow_hash: u64,
-    ) -> Result<(u32, Verdict), Verdict> {
+    ) -> Result<(u32, Reach), Reach> {
         let mut ports = std::mem::take(&mut self.ports);
         let verdict = self.towards(shape, at, to, &mut ports);
         let choice = verdict.forwards().then(|| {
@@ -476,7 +470,7 @@ impl Overlay {
     }
 
     /// Equal-cost ports from a switch to another, and their weights.
-    fn towards<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Verdict {
+    fn towards<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Reach {
         ports.clear();
         self.weights.clear();
         let verdict = self.surviving(shape, at, to, ports);
@@ -499,11 +493,11 @@ impl Overlay {
             self.weights = kept;
         }
         ports.retain(|port| lives(&port));
-        if ports.is_empty() { Verdict::Blackhole } else { verdict }
+        if ports.is_empty() { Reach::Blackhole } else { verdict }
     }
 
     /// By what everybody knows.
-    fn surviving<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Verdict {
+    fn surviving<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Reach {
         let by_rule = shape.repairs_by_rule();
         // A field lists the same ports in the same order as the rule does where that holds.
         if !by_rule && let Some(step) = self.cache.get(at, to) {
@@ -511,7 +505,7 @@ impl Overlay {
         }
         if shape.is_clear(&self.known, at, to) {
             shape.shortest(at, to, ports);
-            return Verdict::Legal;
+            return Reach::Legal;
         }
         if by_rule {
             let weights = self.policy.weighted.then_some(&mut self.weights);
@@ -522,10 +516,10 @@ impl Overlay {
                 *weight = sum;
             }
             if !ports.is_empty() {
-                return Verdict::Legal;
+                return Reach::Legal;
             }
             if self.policy.detour == Detour::Forbid {
-                return Verdict::Unreachable;
+                return Reach::Unreachable;
             }
         }
         self.cache.build(shape, &self.known, to);
@@ -535,17 +529,17 @@ impl Overlay {
 
 impl Policy {
     /// What a field says.
-    fn take(self, step: &Step, ports: &mut PortSet) -> Verdict {
+    fn take(self, step: &Step, ports: &mut PortSet) -> Reach {
         ports.copy(&step.ports);
         self.verdict(step.way)
     }
 
     #[inline]
-    fn verdict(self, way: Way) -> Verdict {
+    fn verdict(self, way: Way) -> Reach {
         match way {
-            Way::Legal => Verdict::Legal,
-            Way::Detour if self.detour == Detour::Allow => Verdict::Detour,
-            Way::Detour | Way::None => Verdict::Unreachable,
+            Way::Legal => Reach::Legal,
+            Way::Detour if self.detour == Detour::Allow => Reach::Detour,
+            Way::Detour | Way::None => Reach::Unreachable,
         }
     }
 }

@@ -16,7 +16,7 @@
 //! repair only drops ports from these sets. Answers depend on the failed sets alone, never on what was asked before.
 //!
 //! Failure modes: with local repair a packet may reach a switch whose every next hop is dead. It is lost there
-//! ([`Verdict::Blackhole`]) until the fabric converges, as in a real one.
+//! ([`Reach::Blackhole`]) until the fabric converges, as in a real one.
 
 mod cache;
 mod dead;
@@ -25,4 +25,4 @@ mod forwarder;
 pub(crate) mod row;
 
 pub(crate) use dead::{Dead, DeadPart};
-pub use forwarder::{Detour, Forwarder, Hop, Policy, Verdict};
+pub use forwarder::{Detour, Forwarder, Hop, Policy, Reach};

@@ -7,8 +7,8 @@ use crate::support::{break_some, conserved};
 use windtunnel_kernel::{BitRate, EndpointId, NicId, RandomStream};
 use windtunnel_topology::{
     CableSpec, Detour, DirectSpec, DragonflyPlusSpec, DragonflyRouting, DragonflySpec, Forwarder, Itinerary,
-    LinkId, LinkTier, LoadBalancer, Node, Peer, Policy, Route, SwitchId, Target, Topology, TopologySpec,
-    Verdict, flow_hash,
+    LinkId, LinkTier, LoadBalancer, Node, Peer, Policy, Reach, Route, SwitchId, Target, Topology,
+    TopologySpec, flow_hash,
 };
 
 const RATE: BitRate = BitRate::from_gbps(100);
@@ -239,7 +239,7 @@ fn waypoint_routes_survive_faults() {
                 for balancer in [LoadBalancer::Ecmp, LoadBalancer::Spray] {
                     let verdict = forwarder.route(balancer, 2, from, to, NicId(0), flow, &mut route);
                     if let Err(verdict) = verdict {
-                        assert_eq!(verdict, Verdict::Unreachable);
+                        assert_eq!(verdict, Reach::Unreachable);
                         assert!(percent > 20, "{percent}% leave every pair joined");
                         continue;
                     }

@@ -7,7 +7,7 @@ use crate::support::{self, Hop, Legality, break_some, check_faults, targets};
 use windtunnel_kernel::{BitRate, RandomStream};
 use windtunnel_topology::{
     BuildingSpec, CableSpec, ClosSpec, CrossSpec, Forwarder, HostSpec, Itinerary, LinkId, Peer, Policy,
-    PortSet, RegionsSpec, SwitchId, Tier, Topology, TopologySpec, Verdict,
+    PortSet, Reach, RegionsSpec, SwitchId, Tier, Topology, TopologySpec,
 };
 
 const RATE: BitRate = BitRate::from_gbps(100);
@@ -68,7 +68,7 @@ fn check_weights(spec: &TopologySpec, legal: Legality, seed: u64, percent: u64) 
         let mut known = BTreeMap::new();
         for at in (0..topology.switches()).map(SwitchId).filter(|&at| at != to) {
             let (verdict, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
-            if verdict != Verdict::Legal || forwarder.weights().is_empty() {
+            if verdict != Reach::Legal || forwarder.weights().is_empty() {
                 continue;
             }
             let (_, hops) = support::search(&topology, legal, &dead, at, to).expect("a legal path");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windtunnel_kernel::{EndpointId, NicId};
 use windtunnel_plan::error::InputError;
-use windtunnel_topology::{Forwarder, LinkTier, Node, PathClass, Paths, Route, Topology, Verdict};
+use windtunnel_topology::{Forwarder, LinkTier, Node, PathClass, Paths, Reach, Route, Topology};
 
 use super::request::{PairQuery, PathQuery, endpoint};
 
@@ -81,7 +81,7 @@ fn pair(index: usize, query: &PairQuery, forwarder: &mut Forwarder) -> Result<Va
         "from_nic": Value::Null,
         "to_nic": Value::Null,
         "class": class.name(),
-        "verdict": Verdict::Legal.name(),
+        "verdict": Reach::Legal.name(),
         "paths": 1,
         "planes": [],
     });
@@ -90,13 +90,13 @@ fn pair(index: usize, query: &PairQuery, forwarder: &mut Forwarder) -> Result<Va
     }
     let nics = [from, to].map(|end| topology.nic(end, NicId(query.nic)));
     let [from_nic, to_nic] = nics.map(|nic| topology.node_name(Node::Nic(nic)));
-    let (mut planes, mut count, mut best) = (Vec::new(), 0.0, Verdict::Unreachable);
+    let (mut planes, mut count, mut best) = (Vec::new(), 0.0, Reach::Unreachable);
     for plane in 0..topology.planes() {
         // A NIC whose own cable is dead is not in the plane.
         let ends = nics.map(|nic| topology.nic_link(nic, plane));
         let cut = ends.iter().any(|&link| forwarder.is_dead(link));
         let found = Paths::between(forwarder, nics[0], nics[1], plane);
-        let verdict = if cut { Verdict::Unreachable } else { found.verdict };
+        let verdict = if cut { Reach::Unreachable } else { found.verdict };
         let joined = verdict.forwards();
         best = best.min(verdict);
         let paths = if joined { found.count() } else { 0.0 };

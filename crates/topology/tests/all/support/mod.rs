@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use windtunnel_kernel::{EndpointId, NicId, RandomStream};
 use windtunnel_topology::{
-    Detour, Forwarder, Itinerary, LinkId, LoadBalancer, Node, Peer, Policy, PortSet, Route, SwitchId, Target,
-    Topology, Verdict, flow_hash,
+    Detour, Forwarder, Itinerary, LinkId, LoadBalancer, Node, Peer, Policy, PortSet, Reach, Route, SwitchId,
+    Target, Topology, flow_hash,
 };
 
 /// The legal paths of a rule: from a state of the packet (0 where it enters) a hop leads to another state, or is not
@@ -397,7 +397,7 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
                 let found: BTreeSet<u32> = ports.iter().collect();
                 match search(topology, legal, &dead, at, to) {
                     Some((expected, _)) => {
-                        assert_eq!((verdict, found), (Verdict::Legal, expected), "{}", what());
+                        assert_eq!((verdict, found), (Reach::Legal, expected), "{}", what());
                         let weights = forwarder.weights();
                         assert!(weights.is_empty() || weights.len() == ports.len() as usize);
                         assert!(weights.first().is_none_or(|&first| first > 0));
@@ -406,8 +406,8 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
                     None => {
                         let joined = search(topology, &anything, &dead, at, to).is_some();
                         let expected = match detour {
-                            Detour::Allow if joined => Verdict::Detour,
-                            _ => Verdict::Unreachable,
+                            Detour::Allow if joined => Reach::Detour,
+                            _ => Reach::Unreachable,
                         };
                         assert_eq!(verdict, expected, "{}", what());
                     }
@@ -458,7 +458,7 @@ fn check_loops(forwarder: &mut Forwarder, entropy: u64, local: bool) {
                         at = switch;
                     }
                     Err(verdict) => {
-                        assert!(local || verdict == Verdict::Unreachable, "{verdict:?}");
+                        assert!(local || verdict == Reach::Unreachable, "{verdict:?}");
                         break;
                     }
                 }

@@ -27,7 +27,7 @@ pub(crate) fn carry_below(episodes: &Episodes) -> u64 {
 
 /// Of an episode, as far as it was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct Judgement {
     /// How many iterations of each job count.
     pub counts: Vec<usize>,
     /// How well the mean of these iterations is known, by job.
@@ -61,7 +61,7 @@ impl Judge {
         seen: &[Vec<Iteration>],
         origin_ps: u64,
         until: u64,
-    ) -> Option<Verdict> {
+    ) -> Option<Judgement> {
         let counts = stage(&episode.jobs, seen, until);
         let entered_ps = origin_ps + episode.entered().ps();
         let begin_ps = origin_ps.saturating_add(episode.gathered().ps());
@@ -79,7 +79,7 @@ impl Judge {
         {
             let good_for = Some(known).filter(|known| known.ps() < u64::MAX);
             let certainty = all.iter().map(|seen| Certainty { good_for, error: seen.spread }).collect();
-            return Some(Verdict { counts, certainty });
+            return Some(Judgement { counts, certainty });
         }
         // The first of its jobs that ends ends it.
         let lasts = all.iter().map(|seen| seen.ends_in).fold(episode.horizon, Span::min);
@@ -97,11 +97,11 @@ impl Judge {
         let for_ever = |span: &Span| span.ps() < u64::MAX && self.enough.tolerance < 1.0;
         let good_for = |seen: &Seen| Some(good(seen).max(lasts)).filter(for_ever);
         let of = |seen: &Seen| Certainty { good_for: good_for(seen), error: seen.spread };
-        Some(Verdict { counts, certainty: all.iter().map(of).collect() })
+        Some(Judgement { counts, certainty: all.iter().map(of).collect() })
     }
 }
 
-impl Verdict {
+impl Judgement {
     /// All that was `seen` counts, for good.
     pub(crate) fn of_all(seen: &[Vec<Iteration>]) -> Self {
         Self {
@@ -218,11 +218,11 @@ mod tests {
     }
 
     /// Iterations with which `judge` is content, by stage.
-    fn needs(episode: &Episode, seen: &[Vec<Iteration>]) -> (u64, Verdict) {
+    fn needs(episode: &Episode, seen: &[Vec<Iteration>]) -> (u64, Judgement) {
         let mut until = 4;
         loop {
-            if let Some(verdict) = judge().judge(episode, seen, 0, until) {
-                return (until, verdict);
+            if let Some(judgement) = judge().judge(episode, seen, 0, until) {
+                return (until, judgement);
             }
             until = judge().after(until).expect("it is content at the last stage");
         }
@@ -245,10 +245,10 @@ mod tests {
     fn what_is_good_is_good_for_the_episode_at_least() {
         for seed in 0..20 {
             let episode = two(Span::from_ps(1_000_000), Span::ZERO);
-            let (_, verdict) = needs(&episode, &seen(seed, 6_000_000));
+            let (_, judgement) = needs(&episode, &seen(seed, 6_000_000));
             assert!(
-                verdict.certainty.iter().filter_map(|of| of.good_for).all(|good| good >= episode.horizon),
-                "{verdict:?}"
+                judgement.certainty.iter().filter_map(|of| of.good_for).all(|good| good >= episode.horizon),
+                "{judgement:?}"
             );
         }
     }
@@ -259,12 +259,12 @@ mod tests {
         let episode = two(Span::from_ps(3_000_000), Span::ZERO);
         for seed in 0..20 {
             let far = seen(seed, 6_000_000);
-            let (until, verdict) = needs(&episode, &far);
+            let (until, judgement) = needs(&episode, &far);
             let near: Vec<Vec<Iteration>> =
-                far.iter().zip(&verdict.counts).map(|(all, &count)| all[..count].to_vec()).collect();
+                far.iter().zip(&judgement.counts).map(|(all, &count)| all[..count].to_vec()).collect();
             let again = needs(&episode, &near);
             assert_eq!(
-                (until, &verdict.counts, &verdict.certainty),
+                (until, &judgement.counts, &judgement.certainty),
                 (again.0, &again.1.counts, &again.1.certainty)
             );
             // All that had ended by then, and nothing after.
@@ -278,9 +278,9 @@ mod tests {
     #[test]
     fn a_tolerance_of_one_never_asks_for_more() {
         let judge = Judge { enough: Enough { tolerance: 1.0, ..judge().enough } };
-        let verdict = judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
-        assert!(verdict.certainty.iter().all(|of| of.good_for.is_none()));
-        assert_eq!(verdict.counts[0], 4);
+        let judgement = judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, 4).unwrap();
+        assert!(judgement.certainty.iter().all(|of| of.good_for.is_none()));
+        assert_eq!(judgement.counts[0], 4);
         // Nor is it content with fewer than were asked for, where a rerun looks at one first.
         for until in 1..4 {
             assert!(judge.judge(&two(Span::MAX, Span::ZERO), &seen(1, 6_000_000), 0, until).is_none());
