@@ -57,6 +57,7 @@ EDITS = {
     "key missing inside": ("name: train\n    workload", "workload"),
     "text for a number": ("hosts: 2", "hosts: many"),
     "negative number": ("hosts: 2", "hosts: -1"),
+    "number without end": ("seed: 1", "seed: .inf"),
     "list for a mapping": ("network: {mtu: 4150 B, header: 66 B}", "network: [4150 B]"),
     "unknown shape": ("shape: clos", "shape: close"),
     "unknown fidelity": ("fidelity: flow", "fidelity: flows"),

@@ -19,6 +19,7 @@ import pytest
 
 from conftest import children
 from windtunnel.engine import InputError
+from windtunnel.many import sweep
 from windtunnel.source import Source, read_source
 from windtunnel.studies.executor import Answer
 from windtunnel.studies.local import LocalExecutor
@@ -522,6 +523,8 @@ def test_no_name_leads_out_of_the_store(command: Command, tmp_path: Path, scenar
     ("changes", "said"),
     [
         ("vary: {topology.hosts: []}", "expected one value or more, found none"),
+        ("vary: {topology.hosts: [4, 8, 4]}", "vary.topology.hosts: `4` is named twice"),
+        ("vary: {topology.hosts: [4, .inf]}", "vary.topology.hosts: expected finite values, found `inf`"),
         ("vary: {topology.hosts: {from: 1, to: .inf}}", "expected a number or a quantity"),
         ("vary: {topology.hosts: {from: .nan, to: 8}}", "expected a number or a quantity"),
         ("vary: {topology.hosts: {from: 1, to: 10000000}}", "expected a whole number from 1 to 1000000"),
@@ -548,6 +551,14 @@ def test_designs_that_cannot_be_are_told_before_they_cost(
     done = command("sweep", study, check=2)
     assert said in " ".join(done.stderr.split())
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*.parquet"))
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400"])
+def test_a_value_without_end_is_no_point(command: Command, scenario: Path, value: str) -> None:
+    done = command("sweep", scenario, "--vary", f"topology.hosts=4,{value}", check=2)
+    assert "--vary topology.hosts: expected finite values, found " in done.stderr
+    with pytest.raises(InputError, match="expected finite values"):
+        sweep(str(scenario), vary={"topology.hosts": [4, float(value)]})
 
 
 def test_a_script_without_a_guard_asks_for_many_runs(tmp_path: Path, scenario: Path) -> None:

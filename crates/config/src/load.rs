@@ -85,13 +85,22 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, Inp
     // YAML 1.2: `off` and `no` are texts, only `true` and `false` are booleans.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options.clone()).map_err(|error| {
+        let place_of = |error: &serde_saphyr::Error| {
+            error
+                .location()
+                .map_or_else(|| source.to_owned(), |at| format!("{source}:{}:{}", at.line(), at.column()))
+        };
         let plain = error.without_snippet();
-        let place = plain
-            .location()
-            .map_or_else(|| source.to_owned(), |at| format!("{source}:{}:{}", at.line(), at.column()));
-        let message = message_of(plain);
+        let (place, message) = (place_of(plain), message_of(plain));
         // The YAML reader knows where a value stands, but not its path nor what was found there.
         let tree = serde_saphyr::from_str_with_options::<Value>(text, options.clone());
+        // A tree holds no `.inf` and no `.nan`, nor does any key.
+        if let Err(error) = &tree {
+            let endless = message_of(error.without_snippet());
+            if endless.starts_with(ENDLESS) {
+                return InputError::new(place_of(error.without_snippet()), endless);
+            }
+        }
         match tree.ok().map(serde_path_to_error::deserialize::<_, T>) {
             Some(Err(typed)) if message.starts_with("missing field") => {
                 let path = typed.path().to_string();
@@ -206,13 +215,17 @@ fn typed(message: &str) -> String {
     format!("expected {expected}, found {found}")
 }
 
+/// What is said of `.inf` and `.nan`.
+const ENDLESS: &str = "expected a finite number";
+
 /// The message without the location, which the place already gives.
 fn message_of(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let text = text.lines().next().unwrap_or_default();
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    match text.find(" at line ") {
-        Some(end) => text[..end].to_owned(),
+    let text = text.find(" at line ").map_or(text, |end| &text[..end]);
+    match text.strip_prefix("non-finite float `").and_then(|rest| rest.split_once('`')) {
+        Some((found, _)) => format!("{ENDLESS}, found `{found}`"),
         None => text.to_owned(),
     }
 }

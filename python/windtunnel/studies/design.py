@@ -8,6 +8,7 @@ design alone.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import re
@@ -68,10 +69,24 @@ def axis(key: str, given: object, where: str) -> Axis:
     if isinstance(given, list):
         if not given:
             raise InputError(f"{where}: expected one value or more, found none")
+        _check_values(given, where)
         return Axis((key,), tuple((value,) for value in given))
     if isinstance(given, dict):
         return _range_axis(key, given, where)
     raise InputError(f"{where}: expected a list of values or `{{from, to, scale, points}}`, found `{given}`")
+
+
+def _check_values(given: list[Any], where: str) -> None:
+    """Refuses what is no number, and a value that is there twice: its runs would count as further seeds."""
+    seen: set[str] = set()
+    for value in given:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{where}: expected finite values, found `{value}`")
+        text = json.dumps(value, sort_keys=True, default=str)
+        if text in seen:
+            hint = "`--seeds N` runs each point with more seeds"
+            raise InputError(f"{where}: `{value}` is named twice\n\nhint: {hint}")
+        seen.add(text)
 
 
 def _range_axis(key: str, given: dict[str, Any], where: str) -> Axis:
