@@ -58,6 +58,8 @@ EDITS = {
     "text for a number": ("hosts: 2", "hosts: many"),
     "negative number": ("hosts: 2", "hosts: -1"),
     "number without end": ("seed: 1", "seed: .inf"),
+    "unknown key without end": ("seed: 1", "sead: .inf"),
+    "unknown key beside a number without end": ("seed: 1", "seed: 1\nvariation: {speeds: [{speed: .inf}]}\nweather: 1"),
     "list for a mapping": ("network: {mtu: 4150 B, header: 66 B}", "network: [4150 B]"),
     "unknown shape": ("shape: clos", "shape: close"),
     "unknown fidelity": ("fidelity: flow", "fidelity: flows"),

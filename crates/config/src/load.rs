@@ -94,12 +94,10 @@ pub fn from_yaml<T: DeserializeOwned>(text: &str, source: &str) -> Result<T, Inp
         let (place, message) = (place_of(plain), message_of(plain));
         // The YAML reader knows where a value stands, but not its path nor what was found there.
         let tree = serde_saphyr::from_str_with_options::<Value>(text, options.clone());
-        // A tree holds no `.inf` and no `.nan`, nor does any key.
-        if let Err(error) = &tree {
-            let endless = message_of(error.without_snippet());
-            if endless.starts_with(ENDLESS) {
-                return InputError::new(place_of(error.without_snippet()), endless);
-            }
+        // A tree holds no `.inf` and no `.nan`; a key that takes one is not what is wrong here.
+        let endless = tree.as_ref().err().map(serde_saphyr::Error::without_snippet);
+        if let Some(found) = endless.filter(|error| place_of(error) == place).and_then(endless_number) {
+            return InputError::new(place, format!("expected a finite number, found `{found}`"));
         }
         match tree.ok().map(serde_path_to_error::deserialize::<_, T>) {
             Some(Err(typed)) if message.starts_with("missing field") => {
@@ -215,17 +213,20 @@ fn typed(message: &str) -> String {
     format!("expected {expected}, found {found}")
 }
 
-/// What is said of `.inf` and `.nan`.
-const ENDLESS: &str = "expected a finite number";
+/// The `.inf` or `.nan` that a tree cannot hold.
+fn endless_number(error: &serde_saphyr::Error) -> Option<String> {
+    let message = message_of(error);
+    let (found, _) = message.strip_prefix("non-finite float `")?.split_once('`')?;
+    Some(found.to_owned())
+}
 
 /// The message without the location, which the place already gives.
 fn message_of(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let text = text.lines().next().unwrap_or_default();
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    let text = text.find(" at line ").map_or(text, |end| &text[..end]);
-    match text.strip_prefix("non-finite float `").and_then(|rest| rest.split_once('`')) {
-        Some((found, _)) => format!("{ENDLESS}, found `{found}`"),
+    match text.find(" at line ") {
+        Some(end) => text[..end].to_owned(),
         None => text.to_owned(),
     }
 }

@@ -21,7 +21,7 @@ pub struct CutOff {
     /// Receiver.
     pub to: EndpointId,
     /// What becomes of its packets.
-    pub verdict: Reach,
+    pub reach: Reach,
 }
 
 /// See the module page.
@@ -70,14 +70,14 @@ impl Rerouter {
         route: &mut Route,
     ) -> Option<Reach> {
         match self.forwarder.route(balancer, seed, from, to, nic, entropy, route) {
-            Ok(verdict) => {
-                if verdict == Reach::Detour && self.detoured.insert((from, to)) && self.named.len() < NAMED {
+            Ok(reach) => {
+                if reach == Reach::Detour && self.detoured.insert((from, to)) && self.named.len() < NAMED {
                     self.named.push((from, to));
                 }
-                Some(verdict)
+                Some(reach)
             }
-            Err(verdict) => {
-                self.cut_off.get_or_insert(CutOff { from, to, verdict });
+            Err(reach) => {
+                self.cut_off.get_or_insert(CutOff { from, to, reach });
                 None
             }
         }

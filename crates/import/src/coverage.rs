@@ -1,6 +1,6 @@
 //! What became of everything that was read.
 //!
-//! Each thing read is counted once, under its kind, a verdict and a reason; so what was read is the sum over the verdicts.
+//! Each thing read is counted once, under its kind, a treatment and a reason; so what was read is the sum over the treatments.
 
 use std::collections::BTreeMap;
 
@@ -92,14 +92,14 @@ impl Coverage {
     }
 
     /// Counts one thing of `kind` with its payload and recorded time.
-    pub fn count(&mut self, kind: &str, verdict: Treatment, reason: &str, bytes: u64, nanoseconds: u64) {
-        self.add(kind, verdict, reason, Amount { operations: 1, bytes, nanoseconds });
+    pub fn count(&mut self, kind: &str, treatment: Treatment, reason: &str, bytes: u64, nanoseconds: u64) {
+        self.add(kind, treatment, reason, Amount { operations: 1, bytes, nanoseconds });
     }
 
     /// Counts many.
-    pub fn add(&mut self, kind: &str, verdict: Treatment, reason: &str, amount: Amount) {
+    pub fn add(&mut self, kind: &str, treatment: Treatment, reason: &str, amount: Amount) {
         if amount.operations > 0 {
-            self.rows.entry((kind.to_owned(), verdict, reason.to_owned())).or_default().add(amount);
+            self.rows.entry((kind.to_owned(), treatment, reason.to_owned())).or_default().add(amount);
         }
     }
 
@@ -118,8 +118,8 @@ impl Coverage {
 
     /// Takes in the account of a part.
     pub fn merge(&mut self, part: Self) {
-        for ((kind, verdict, reason), amount) in part.rows {
-            self.rows.entry((kind, verdict, reason)).or_default().add(amount);
+        for ((kind, treatment, reason), amount) in part.rows {
+            self.rows.entry((kind, treatment, reason)).or_default().add(amount);
         }
         for note in part.notes {
             self.note(note);
@@ -127,26 +127,26 @@ impl Coverage {
         self.spans.extend(part.spans);
     }
 
-    /// All that has `verdict`.
-    pub fn total(&self, verdict: Treatment) -> Amount {
+    /// All that has `treatment`.
+    pub fn total(&self, treatment: Treatment) -> Amount {
         let mut sum = Amount::default();
         for ((_, of, _), amount) in &self.rows {
-            if *of == verdict {
+            if *of == treatment {
                 sum.add(*amount);
             }
         }
         sum
     }
 
-    /// How many of `kind` have `verdict`.
-    pub fn of(&self, kind: &str, verdict: Treatment) -> u64 {
-        let rows = self.rows.iter().filter(|((of, with, _), _)| of == kind && *with == verdict);
+    /// How many of `kind` have `treatment`.
+    pub fn of(&self, kind: &str, treatment: Treatment) -> u64 {
+        let rows = self.rows.iter().filter(|((of, with, _), _)| of == kind && *with == treatment);
         rows.map(|(_, amount)| amount.operations).sum()
     }
 
     /// The first row that was dropped, in words.
     pub fn first_dropped(&self) -> Option<String> {
-        let mut dropped = self.rows.iter().filter(|((_, verdict, _), _)| *verdict == Treatment::Dropped);
+        let mut dropped = self.rows.iter().filter(|((_, treatment, _), _)| *treatment == Treatment::Dropped);
         dropped.next().map(|((kind, _, reason), amount)| format!("{} {kind}: {reason}", amount.operations))
     }
 
@@ -162,8 +162,8 @@ impl Coverage {
         let rows: Vec<Value> = self
             .rows
             .iter()
-            .map(|((kind, verdict, reason), sum)| {
-                let mut row = json!({"kind": kind, "verdict": verdict.name(), "reason": reason});
+            .map(|((kind, treatment, reason), sum)| {
+                let mut row = json!({"kind": kind, "verdict": treatment.name(), "reason": reason});
                 let members = amount(sum);
                 for (key, value) in members.as_object().expect("an object") {
                     row[key] = value.clone();
@@ -173,12 +173,12 @@ impl Coverage {
             .collect();
         let mut totals = serde_json::Map::new();
         let mut read = Amount::default();
-        for verdict in Treatment::ALL {
-            read.add(self.total(verdict));
+        for treatment in Treatment::ALL {
+            read.add(self.total(treatment));
         }
         totals.insert("read".to_owned(), amount(&read));
-        for verdict in Treatment::ALL {
-            totals.insert(verdict.name().to_owned(), amount(&self.total(verdict)));
+        for treatment in Treatment::ALL {
+            totals.insert(treatment.name().to_owned(), amount(&self.total(treatment)));
         }
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         let arrivals: Vec<Value> = self

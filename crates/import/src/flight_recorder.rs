@@ -213,7 +213,7 @@ fn program(
             .and_then(Value::float)
             .map_or(0, |length| (length.clamp(0.0, 1e12) * 1e6) as u64);
         let dimension = dimension_of(about);
-        let (verdict, why) = if guessed {
+        let (treatment, why) = if guessed {
             (Treatment::Guessed, "its group's members are not in the dump: all ranks")
         } else {
             (Treatment::Mapped, "")
@@ -224,7 +224,7 @@ fn program(
                 CollectiveKind::Barrier => 0,
                 _ => sent.max(received),
             };
-            coverage.count(&format!("collective: {}", kind.name()), verdict, why, bytes, nanoseconds);
+            coverage.count(&format!("collective: {}", kind.name()), treatment, why, bytes, nanoseconds);
             let group = draft.group(group_name, &members, dimension);
             let sequence = entry
                 .get("collective_seq_id")
@@ -254,7 +254,7 @@ fn program(
             };
             coverage.count(
                 if sends { "send" } else { "receive" },
-                verdict,
+                treatment,
                 why,
                 sent.max(received),
                 nanoseconds,

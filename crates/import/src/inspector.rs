@@ -153,13 +153,13 @@ fn program(
                     }
                     _ => record.bytes,
                 };
-                let (verdict, why) = match kind {
+                let (treatment, why) = match kind {
                     CollectiveKind::Broadcast { .. } | CollectiveKind::Reduce { .. } => {
                         (Treatment::Guessed, "its root is not recorded: 0")
                     }
                     _ => (Treatment::Mapped, ""),
                 };
-                coverage.count(&format!("collective: {}", kind.name()), verdict, why, bytes, record.length);
+                coverage.count(&format!("collective: {}", kind.name()), treatment, why, bytes, record.length);
                 let group = draft.group(name, ranks, Dimension::Other);
                 rank.calls.push(Call {
                     group,

@@ -209,8 +209,8 @@ impl<'a> Script<'a> {
             coverage.count(&what, Treatment::Approximated, why, bytes, nanoseconds);
             return;
         }
-        let verdict = if as_another.is_some() { Treatment::Approximated } else { Treatment::Mapped };
-        coverage.count(&what, verdict, as_another.unwrap_or(""), bytes, nanoseconds);
+        let treatment = if as_another.is_some() { Treatment::Approximated } else { Treatment::Mapped };
+        coverage.count(&what, treatment, as_another.unwrap_or(""), bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
         let exact = as_another.is_none();
         self.rank.calls.push(Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact, came });

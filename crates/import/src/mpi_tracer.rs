@@ -334,16 +334,16 @@ impl Trace<'_, '_> {
             .filter(|letter| letter.is_ascii_alphanumeric() || *letter == b'_')
             .map(char::from)
             .collect();
-        let (verdict, why) = if name.starts_with("Comm_") || name.ends_with("create") || name.contains("art_")
-        {
-            (Treatment::Approximated, "making a communicator: its recorded time stays")
-        } else if name.starts_with("File_") {
-            (Treatment::Dropped, "access to a file: its recorded time stays")
-        } else {
-            (Treatment::Dropped, "one-sided communication is not modelled: its recorded time stays")
-        };
+        let (treatment, why) =
+            if name.starts_with("Comm_") || name.ends_with("create") || name.contains("art_") {
+                (Treatment::Approximated, "making a communicator: its recorded time stays")
+            } else if name.starts_with("File_") {
+                (Treatment::Dropped, "access to a file: its recorded time stays")
+            } else {
+                (Treatment::Dropped, "one-sided communication is not modelled: its recorded time stays")
+            };
         let length = length.unsigned_abs();
-        coverage.count(&format!("call of MPI_{name}"), verdict, why, arguments.bytes(0), length);
+        coverage.count(&format!("call of MPI_{name}"), treatment, why, arguments.bytes(0), length);
         self.script.compute(length, coverage);
     }
 }

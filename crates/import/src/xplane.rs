@@ -202,7 +202,7 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
             ]
             .iter()
             .any(|word| lower.contains(word));
-            let (verdict, why) = match () {
+            let (treatment, why) = match () {
                 () if communicates => {
                     (Treatment::Approximated, "communication without a size: its recorded time stays")
                 }
@@ -211,7 +211,7 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
                 }
                 () => (Treatment::Mapped, ""),
             };
-            coverage.count("kernel", verdict, why, 0, length / 1_000);
+            coverage.count("kernel", treatment, why, 0, length / 1_000);
             let label = rank.label(&crate::kineto::short(text));
             let span = gap.saturating_add(end.saturating_sub(begin.max(clock)));
             let index =

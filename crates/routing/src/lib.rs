@@ -272,8 +272,8 @@ fn raw(itinerary: Itinerary) -> u32 {
     itinerary.waypoint().map_or(0, |switch| switch.0 + 1)
 }
 
-fn code(verdict: Reach) -> i32 {
-    match verdict {
+fn code(reach: Reach) -> i32 {
+    match reach {
         Reach::Legal => OK,
         Reach::Detour => DETOUR,
         Reach::Blackhole => BLACKHOLE,
@@ -518,9 +518,9 @@ pub unsafe extern "C" fn wt_next_hop(
             Ok(hop) => {
                 *carried = raw(hop.itinerary);
                 // SAFETY: the caller vouches for the place.
-                unsafe { put(port, hop.port) }.map(|()| code(hop.verdict))
+                unsafe { put(port, hop.port) }.map(|()| code(hop.reach))
             }
-            Err(verdict) => Some(code(verdict)),
+            Err(reach) => Some(code(reach)),
         }
     })
 }
@@ -545,9 +545,9 @@ pub unsafe extern "C" fn wt_equal_cost(
         let (at, target) = (routing.switch(at)?, routing.target(dst_nic, plane)?);
         let heading = itinerary(*carried, routing)?;
         let Routing { forwarder, ports: found } = routing;
-        let (verdict, heading) = forwarder.equal_cost(at, &target, heading, found);
-        if !verdict.forwards() {
-            return Some(code(verdict));
+        let (reach, heading) = forwarder.equal_cost(at, &target, heading, found);
+        if !reach.forwards() {
+            return Some(code(reach));
         }
         *carried = raw(heading);
         let room = if ports.is_null() { 0 } else { capacity as usize };
@@ -597,7 +597,7 @@ pub unsafe extern "C" fn wt_path(
         loop {
             let hop = match routing.forwarder.next_hop(at, &target, carries, hash) {
                 Ok(hop) => hop,
-                Err(verdict) => return Some(code(verdict)),
+                Err(reach) => return Some(code(reach)),
             };
             carries = hop.itinerary;
             lay(topology.out_link(at, hop.port)?);

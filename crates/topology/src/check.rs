@@ -372,14 +372,14 @@ fn routes(forwarder: &mut Forwarder, limits: &Limits) -> (Vec<Report>, Pairs) {
         let target = topology.target(batch.nic, batch.plane);
         for &from in &batch.from {
             let mut looks = Looks { number, met: &mut met, found: &found, shortest: &mut shortest };
-            let (verdict, looped) = looks.follow(forwarder, from, &target);
+            let (reach, looped) = looks.follow(forwarder, from, &target);
             loops.compare(looped.is_none(), || {
                 let (from, to) = (name(&topology, from), name(&topology, batch.to));
                 format!("a packet from `{from}` to `{to}` comes back to `{}`", looped.unwrap_or_default())
             });
             pairs.compared += 1;
             let pair = (from, batch.to);
-            let list = match verdict {
+            let list = match reach {
                 Reach::Legal => {
                     pairs.legal += 1;
                     None
@@ -400,7 +400,7 @@ fn routes(forwarder: &mut Forwarder, limits: &Limits) -> (Vec<Report>, Pairs) {
             if let Some(list) = list.filter(|list| list.len() < NAMED) {
                 list.push(pair);
             }
-            if verdict.forwards() {
+            if reach.forwards() {
                 by_waypoint(forwarder, from, &target, pairs.compared, &mut waypoints);
             }
         }
@@ -456,17 +456,17 @@ impl Looks<'_> {
                     }
                     self.blame(&stack, known.worst);
                 } else {
-                    let (verdict, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
+                    let (reach, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
                     let arrived = at == target.switch;
                     if !arrived {
-                        self.compare(forwarder, at, target.switch, verdict, &ports);
+                        self.compare(forwarder, at, target.switch, reach, &ports);
                     }
                     let peers = ports.iter().filter_map(|port| match topology.peer(at, port) {
                         Some(Peer::Switch { switch, .. }) => Some(switch),
                         _ => None,
                     });
-                    let on = if verdict.forwards() && !arrived { peers.collect() } else { Vec::new() };
-                    self.met[at.0 as usize] = Met { number: self.number, done: false, worst: verdict };
+                    let on = if reach.forwards() && !arrived { peers.collect() } else { Vec::new() };
+                    self.met[at.0 as usize] = Met { number: self.number, done: false, worst: reach };
                     stack.push((at, on));
                 }
             }
@@ -492,14 +492,7 @@ impl Looks<'_> {
     }
 
     /// The ports of one switch against the search. With local repair there is nothing to compare with.
-    fn compare(
-        &mut self,
-        forwarder: &Forwarder,
-        at: SwitchId,
-        to: SwitchId,
-        verdict: Reach,
-        ports: &PortSet,
-    ) {
+    fn compare(&mut self, forwarder: &Forwarder, at: SwitchId, to: SwitchId, reach: Reach, ports: &PortSet) {
         if !forwarder.is_converged() {
             return;
         }
@@ -514,14 +507,14 @@ impl Looks<'_> {
         let mut given: Vec<u32> = ports.iter().collect();
         given.sort_unstable();
         let expected = if legal { expected(forwarder, self.found, at, to) } else { given.clone() };
-        let living = !verdict.forwards()
+        let living = !reach.forwards()
             || given
                 .iter()
                 .all(|&port| topology.out_link(at, port).is_some_and(|link| !forwarder.is_dead(link)));
-        let holds = verdict == due && (!verdict.forwards() || (given == expected && living));
+        let holds = reach == due && (!reach.forwards() || (given == expected && living));
         self.shortest.compare(holds, || {
             let (at, to) = (name(topology, at), name(topology, to));
-            let (found, due) = (verdict.name(), due.name());
+            let (found, due) = (reach.name(), due.name());
             format!("`{at}` to `{to}`: {found} by ports {given:?}, the search finds {due} by {expected:?}")
         });
     }

@@ -11,7 +11,7 @@ pub struct Stop {
     /// Which.
     pub switch: SwitchId,
     /// How well it can forward.
-    pub verdict: Reach,
+    pub reach: Reach,
     /// Hops between switches that are left from here, on the longest of the paths.
     pub hops: u32,
     /// Paths from here on; exact up to 2^53.
@@ -26,7 +26,7 @@ pub struct Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paths {
     /// The worst of the stops'.
-    pub verdict: Reach,
+    pub reach: Reach,
     /// In an order in which every switch comes after all that lead to it; the first is the sender's.
     pub stops: Vec<Stop>,
 }
@@ -51,9 +51,9 @@ impl Paths {
         let mut stack: Vec<Open> = Vec::new();
         let mut ports = PortSet::new();
         let mut open = |forwarder: &mut Forwarder, at: SwitchId| {
-            let (verdict, _) = forwarder.equal_cost(at, &target, Itinerary::DIRECT, &mut ports);
-            if !verdict.forwards() {
-                return (at, verdict, Vec::new(), 0);
+            let (reach, _) = forwarder.equal_cost(at, &target, Itinerary::DIRECT, &mut ports);
+            if !reach.forwards() {
+                return (at, reach, Vec::new(), 0);
             }
             let sums = forwarder.weights();
             let weight = |index: usize| match sums.get(index) {
@@ -66,11 +66,11 @@ impl Paths {
             };
             let weighted = sums.len() == ports.len() as usize;
             let of = |(index, port)| (port, if weighted { weight(index) } else { 1 }, next(port));
-            (at, verdict, ports.iter().enumerate().map(of).collect(), 0)
+            (at, reach, ports.iter().enumerate().map(of).collect(), 0)
         };
         done.insert(first, None);
         stack.push(open(forwarder, first));
-        while let Some((at, verdict, links, visited)) = stack.last_mut() {
+        while let Some((at, reach, links, visited)) = stack.last_mut() {
             if let Some(&(_, _, next)) = links.get(*visited) {
                 *visited += 1;
                 let Some(next) = next else { continue };
@@ -101,10 +101,10 @@ impl Paths {
                 })
                 .collect();
             done.insert(*at, Some(stops.len()));
-            stops.push(Stop { switch: *at, verdict: *verdict, hops, paths, share: 0.0, ports });
+            stops.push(Stop { switch: *at, reach: *reach, hops, paths, share: 0.0, ports });
             stack.pop();
         }
-        let verdict = stops.iter().map(|stop| stop.verdict).max().unwrap_or(Reach::Unreachable);
+        let reach = stops.iter().map(|stop| stop.reach).max().unwrap_or(Reach::Unreachable);
         stops.reverse();
         let last = stops.len() - 1;
         for (_, _, next) in stops.iter_mut().flat_map(|stop| &mut stop.ports) {
@@ -121,7 +121,7 @@ impl Paths {
             }
             stops[index].ports = ports;
         }
-        Self { verdict, stops }
+        Self { reach, stops }
     }
 
     /// How many there are; 0 where the pair cannot be joined.

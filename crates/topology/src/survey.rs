@@ -111,7 +111,7 @@ pub fn distances(forwarder: &mut Forwarder, pairs: u64, seed: u64) -> Option<Dis
         for plane in 0..topology.planes() {
             let found = Paths::between(forwarder, from, to, plane);
             work += found.work();
-            if found.verdict.forwards() {
+            if found.reach.forwards() {
                 paths += found.count();
                 passed = passed.max(found.switches());
             }

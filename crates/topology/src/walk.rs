@@ -180,7 +180,7 @@ impl<S: Shape> Walk<'_, S> {
             let mut latency = self.entrance(&ends);
             while at != last || itinerary.waypoint().is_some_and(|waypoint| waypoint.0 != at) {
                 let hop = forwarder.next_hop(SwitchId(at), &target, itinerary, hash)?;
-                (itinerary, worst) = (hop.itinerary, worst.max(hop.verdict));
+                (itinerary, worst) = (hop.itinerary, worst.max(hop.reach));
                 if at == last && itinerary == Itinerary::DIRECT {
                     // It passed its destination on the way to a waypoint that can no longer be reached.
                     break;
@@ -231,11 +231,11 @@ impl<S: Shape> Walk<'_, S> {
             let arrived =
                 at == target.switch.0 && itinerary.waypoint().is_none_or(|waypoint| waypoint.0 == at);
             if !arrived {
-                let (verdict, itinerary) = forwarder.equal_cost(SwitchId(at), target, itinerary, &mut ports);
-                if !verdict.forwards() {
-                    return Err(verdict);
+                let (reach, itinerary) = forwarder.equal_cost(SwitchId(at), target, itinerary, &mut ports);
+                if !reach.forwards() {
+                    return Err(reach);
                 }
-                worst = worst.max(verdict);
+                worst = worst.max(reach);
                 if at == target.switch.0 && itinerary == Itinerary::DIRECT {
                     // Its waypoint can no longer be reached: it has arrived.
                     ports.clear();

@@ -92,6 +92,6 @@ fn a_pair_that_nothing_joins_is_named_and_its_message_never_arrives() {
         assert_eq!(at, None);
         let cut_off = lock(&rerouter).cut_off().expect("the pair");
         assert_eq!((cut_off.from, cut_off.to), (EndpointId(0), EndpointId(4)));
-        assert_eq!(cut_off.verdict, Reach::Unreachable);
+        assert_eq!(cut_off.reach, Reach::Unreachable);
     }
 }

@@ -117,14 +117,14 @@ pub(crate) fn build(
                 let node =
                     rank.calc(at.saturating_sub(latest).max(0) as u64, HOST_STREAM, wait_label, &after);
                 host = Some((node, at));
-                let (verdict, why) = match reason {
+                let (treatment, why) = match reason {
                     Reason::Known => (Treatment::Mapped, ""),
                     Reason::ByTime => (
                         Treatment::Guessed,
                         "the trace does not say which stream it waits for: taken by time",
                     ),
                 };
-                coverage.count("wait of the host", verdict, why, 0, (call.end - call.start) as u64);
+                coverage.count("wait of the host", treatment, why, 0, (call.end - call.start) as u64);
             }
             Point::Copied(call) => {
                 let copies = launches.of(trace.host[call as usize].correlation);
@@ -199,7 +199,7 @@ pub(crate) fn build(
                 } else {
                     "kernel"
                 };
-                let (verdict, why) = match () {
+                let (treatment, why) = match () {
                     () if overlap => {
                         (Treatment::Approximated, "overlaps the one before on its stream: put behind it")
                     }
@@ -216,9 +216,9 @@ pub(crate) fn build(
                     () => (Treatment::Mapped, ""),
                 };
                 // The kernel of a collective is counted with it; here only what is said of its place.
-                if !communicates || verdict != Treatment::Mapped {
+                if !communicates || treatment != Treatment::Mapped {
                     let time = if communicates { 0 } else { op.end - op.start };
-                    coverage.count(kind, verdict, why, 0, time as u64);
+                    coverage.count(kind, treatment, why, 0, time as u64);
                 }
                 lines[line].ops.push((launch_time, node, op.end.max(start)));
                 node_of[index as usize] = Some(node);

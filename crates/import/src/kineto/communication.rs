@@ -85,9 +85,9 @@ impl<'a> Caller<'a> {
         };
         if let Some(arguments) = op.arguments {
             return match self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft) {
-                Ok((mut found, verdict, why)) => {
+                Ok((mut found, treatment, why)) => {
                     found.came_at(op.start);
-                    count(coverage, &found, verdict, why, nanoseconds);
+                    count(coverage, &found, treatment, why, nanoseconds);
                     Some(found)
                 }
                 Err(why) => stays(why),
@@ -108,8 +108,8 @@ impl<'a> Caller<'a> {
             );
         };
         found.came_at(op.start);
-        let verdict = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        count(coverage, &found, verdict, why, nanoseconds);
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
+        count(coverage, &found, treatment, why, nanoseconds);
         Some(found)
     }
 
@@ -174,8 +174,8 @@ impl<'a> Caller<'a> {
         let group = draft.group(said.group_name.as_deref().unwrap_or("group"), &ranks, dimension);
         let sequence = said.sequence.and_then(|number| u64::try_from(number).ok());
         let call = Call { group, kind, bytes, splits, sequence, nanoseconds, exact: true, came: None };
-        let verdict = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        Ok((Found { call: Message::Call(call), dimension }, verdict, why))
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
+        Ok((Found { call: Message::Call(call), dimension }, treatment, why))
     }
 
     /// The members of a kernel's group: as listed, from `distributedInfo`, by start and stride, or all.
@@ -239,13 +239,13 @@ impl<'a> Caller<'a> {
     }
 }
 
-fn count(coverage: &mut Coverage, found: &Found, verdict: Treatment, why: &str, nanoseconds: u64) {
+fn count(coverage: &mut Coverage, found: &Found, treatment: Treatment, why: &str, nanoseconds: u64) {
     let (kind, bytes) = match &found.call {
         Message::Call(call) => (call.kind.name(), call.bytes),
         Message::Send(_, bytes) => ("send", *bytes),
         Message::Receive(_) => ("receive", 0),
     };
-    coverage.count(&format!("collective: {kind}"), verdict, why, bytes, nanoseconds);
+    coverage.count(&format!("collective: {kind}"), treatment, why, bytes, nanoseconds);
 }
 
 /// The collective that a name stands for, in PyTorch's, NCCL's and MPI's words.

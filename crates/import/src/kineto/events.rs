@@ -158,18 +158,18 @@ struct Distributed {
     pg_config: Vec<PgConfig>,
 }
 
-/// Counts by (category, verdict, reason), cheaper than the coverage's own for events that are let go.
+/// Counts by (category, treatment, reason), cheaper than the coverage's own for events that are let go.
 #[derive(Default)]
 struct Tally(Vec<((String, Treatment, &'static str), Amount)>);
 
 impl Tally {
-    fn count(&mut self, kind: &str, verdict: Treatment, reason: &'static str, nanoseconds: i64) {
+    fn count(&mut self, kind: &str, treatment: Treatment, reason: &'static str, nanoseconds: i64) {
         let found =
-            self.0.iter_mut().find(|((of, with, why), _)| of == kind && *with == verdict && *why == reason);
+            self.0.iter_mut().find(|((of, with, why), _)| of == kind && *with == treatment && *why == reason);
         let amount = if let Some((_, amount)) = found {
             amount
         } else {
-            self.0.push(((kind.to_owned(), verdict, reason), Amount::default()));
+            self.0.push(((kind.to_owned(), treatment, reason), Amount::default()));
             &mut self.0.last_mut().expect("just added").1
         };
         amount.operations += 1;
@@ -263,8 +263,8 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
     trace.device.sort_by_key(|op| (op.start, op.end, op.correlation));
     trace.host.sort_by_key(|call| (call.start, call.end, call.correlation));
     trace.annotations.sort_by_key(|annotation| (annotation.start, annotation.end));
-    for ((kind, verdict, reason), amount) in reader.tally.0 {
-        coverage.add(&kind, verdict, reason, amount);
+    for ((kind, treatment, reason), amount) in reader.tally.0 {
+        coverage.add(&kind, treatment, reason, amount);
     }
     Ok(trace)
 }

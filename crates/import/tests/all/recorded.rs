@@ -47,7 +47,7 @@ fn every_recording_is_read_or_refused_with_a_reason() {
                 read += 1;
                 assert!(workload.operations() > 0, "{}", file.display());
                 let total: u64 =
-                    Treatment::ALL.into_iter().map(|verdict| coverage.total(verdict).operations).sum();
+                    Treatment::ALL.into_iter().map(|treatment| coverage.total(treatment).operations).sum();
                 assert!(total > 0, "{}", file.display());
             }
             Err(ImportError { expected, found, .. }) => assert!(!expected.is_empty() && !found.is_empty()),
@@ -117,9 +117,9 @@ fn archives_of_score_p_match_every_message() {
         let (workload, coverage) = import_inputs(reader, &inputs, &Options::default()).unwrap();
         assert_eq!(workload.ranks(), ranks, "{name}");
         let kinds = ["send", "non-blocking send"];
-        let verdicts = [Treatment::Mapped, Treatment::Approximated];
+        let treatments = [Treatment::Mapped, Treatment::Approximated];
         let sent: u64 =
-            kinds.iter().flat_map(|kind| verdicts.map(|verdict| coverage.of(kind, verdict))).sum();
+            kinds.iter().flat_map(|kind| treatments.map(|treatment| coverage.of(kind, treatment))).sum();
         assert_eq!(sent, sends, "{name}");
         let messages = windtunnel_workload::lower::to_messages(&workload, |_| {}).unwrap();
         assert!(windtunnel_workload::goal::check(&messages).is_complete(), "{name}");

@@ -120,8 +120,8 @@ pub(super) fn recorded(path: &Path) -> Result<Option<Recorded>, Failure> {
     let (workload, coverage) = windtunnel_import::import_inputs(reader, &inputs, &Options::default())
         .map_err(|error| refused(&error))?;
     let mut account = json!({"file": path.display().to_string(), "kind": reader.entry().name});
-    for verdict in Treatment::ALL {
-        account[verdict.name()] = json!(coverage.total(verdict).operations);
+    for treatment in Treatment::ALL {
+        account[treatment.name()] = json!(coverage.total(treatment).operations);
     }
     Ok(Some(Recorded { workload, account }))
 }

@@ -71,7 +71,7 @@ pub struct Hop {
     /// What it carries from here on.
     pub itinerary: Itinerary,
     /// [`Reach::Legal`] or [`Reach::Detour`].
-    pub verdict: Reach,
+    pub reach: Reach,
 }
 
 /// Routing for one user of a topology, faults included. See the module page.
@@ -206,8 +206,8 @@ impl Forwarder {
             return itinerary;
         }
         let mut ports = PortSet::new();
-        let (verdict, _) = self.equal_cost(waypoint, to, Itinerary::DIRECT, &mut ports);
-        if verdict == Reach::Legal { itinerary } else { Itinerary::DIRECT }
+        let (reach, _) = self.equal_cost(waypoint, to, Itinerary::DIRECT, &mut ports);
+        if reach == Reach::Legal { itinerary } else { Itinerary::DIRECT }
     }
 
     /// The ports of `at` that are equally good for a packet, written over `ports`; [`Topology::equal_cost`] with
@@ -225,12 +225,12 @@ impl Forwarder {
             let (goal, known) = (itinerary.waypoint().unwrap_or(to.switch).0, &self.overlay.known);
             let legal =
                 at.0 == goal || each!(&self.topology.shape, shape => shape.is_clear(known, at.0, goal));
-            let verdict = match self.overlay.policy.detour {
+            let reach = match self.overlay.policy.detour {
                 _ if legal => Reach::Legal,
                 Detour::Allow => Reach::Detour,
                 Detour::Forbid => Reach::Unreachable,
             };
-            return (verdict, itinerary);
+            return (reach, itinerary);
         }
         each!(&self.topology.shape, shape => self.overlay.equal_cost(shape, at, to, itinerary, ports))
     }
@@ -249,7 +249,7 @@ impl Forwarder {
     ) -> Result<Hop, Reach> {
         if self.is_whole() {
             let (port, itinerary) = self.topology.next_hop(at, to, itinerary, flow_hash);
-            return Ok(Hop { port, itinerary, verdict: Reach::Legal });
+            return Ok(Hop { port, itinerary, reach: Reach::Legal });
         }
         each!(&self.topology.shape, shape => self.overlay.next_hop(shape, at, to, itinerary, flow_hash))
     }
@@ -280,10 +280,10 @@ impl Forwarder {
             if known.port(first.0, port) || known.port(target.switch.0, target.port) {
                 continue;
             }
-            let (verdict, _) = self.equal_cost(first, &target, Itinerary::DIRECT, &mut ports);
-            if verdict < best.0 {
-                best = (verdict, PortSet::one(plane));
-            } else if verdict == best.0 && verdict.forwards() {
+            let (reach, _) = self.equal_cost(first, &target, Itinerary::DIRECT, &mut ports);
+            if reach < best.0 {
+                best = (reach, PortSet::one(plane));
+            } else if reach == best.0 && reach.forwards() {
                 best.1.push(plane);
             }
         }
@@ -322,13 +322,13 @@ impl Forwarder {
         let Some(plane) = self.plane(from, to, hash) else {
             return Err(Reach::Unreachable);
         };
-        let verdict = each!(&topology.shape, shape => {
+        let reach = each!(&topology.shape, shape => {
             crate::walk::Walk { shape, edge: &topology.edge }.around(self, balancer, (from, to, plane), hash, route)
         });
-        if verdict.is_err() {
+        if reach.is_err() {
             route.links.clear();
         }
-        verdict
+        reach
     }
 
     /// Equal parts of all planes that are left.
@@ -338,16 +338,16 @@ impl Forwarder {
         for plane in self.planes(from, to).iter() {
             let mut part = Route::new();
             part.latency = windtunnel_kernel::Span::ZERO;
-            let verdict = each!(&topology.shape, shape => {
+            let reach = each!(&topology.shape, shape => {
                 crate::walk::Walk { shape, edge: &topology.edge }
                     .around(self, LoadBalancer::Spray, (from, to, plane), hash, &mut part)
             });
-            match verdict {
-                Ok(verdict) => {
-                    worst = worst.max(verdict);
+            match reach {
+                Ok(reach) => {
+                    worst = worst.max(reach);
                     found.push(part);
                 }
-                Err(verdict) => failed = verdict,
+                Err(reach) => failed = reach,
             }
         }
         if found.is_empty() {
@@ -375,9 +375,9 @@ impl Overlay {
         let itinerary = if itinerary.waypoint() == Some(at) { Itinerary::DIRECT } else { itinerary };
         if let Some(waypoint) = itinerary.waypoint() {
             // A waypoint that cannot be reached by the rule is left out.
-            let verdict = self.towards(shape, at.0, waypoint.0, ports);
-            if verdict == Reach::Legal {
-                return (verdict, itinerary);
+            let reach = self.towards(shape, at.0, waypoint.0, ports);
+            if reach == Reach::Legal {
+                return (reach, itinerary);
             }
         }
         if at == to.switch {
@@ -409,13 +409,13 @@ impl Overlay {
             Ok((to.port, Reach::Legal))
         };
         match step {
-            Ok((port, verdict)) if verdict == Reach::Legal || goal == to.switch => {
-                Ok(Hop { port, itinerary, verdict })
+            Ok((port, reach)) if reach == Reach::Legal || goal == to.switch => {
+                Ok(Hop { port, itinerary, reach })
             }
             // A waypoint that cannot be reached by the rule is left out.
             _ if goal != to.switch => self.next_hop(shape, at, to, Itinerary::DIRECT, flow_hash),
             Ok(_) => unreachable!("taken above"),
-            Err(verdict) => Err(verdict),
+            Err(reach) => Err(reach),
         }
     }
 
@@ -427,13 +427,9 @@ impl Overlay {
             let by_rule = shape.repairs_by_rule();
             // What a field says is taken without a copy of the set.
             if !by_rule && let Some(step) = self.cache.get(at, to) {
-                let verdict = self.policy.verdict(step.way);
+                let reach = self.policy.reach(step.way);
                 let index = || choose_hashed(flow_hash, u64::from(at), step.ports.len());
-                return if verdict.forwards() {
-                    Ok((step.ports.nth(index()), verdict))
-                } else {
-                    Err(verdict)
-                };
+                return if reach.forwards() { Ok((step.ports.nth(index()), reach)) } else { Err(reach) };
             }
             if shape.is_clear(&self.known, at, to) {
                 return Ok((shape.pick(at, to, flow_hash), Reach::Legal));
@@ -456,27 +452,27 @@ impl Overlay {
         flow_hash: u64,
     ) -> Result<(u32, Reach), Reach> {
         let mut ports = std::mem::take(&mut self.ports);
-        let verdict = self.towards(shape, at, to, &mut ports);
-        let choice = verdict.forwards().then(|| {
+        let reach = self.towards(shape, at, to, &mut ports);
+        let choice = reach.forwards().then(|| {
             let index = if self.weights.is_empty() {
                 choose_hashed(flow_hash, u64::from(at), ports.len())
             } else {
                 choose_weighted_hashed(flow_hash, u64::from(at), &self.weights)
             };
-            (ports.nth(index), verdict)
+            (ports.nth(index), reach)
         });
         self.ports = ports;
-        choice.ok_or(verdict)
+        choice.ok_or(reach)
     }
 
     /// Equal-cost ports from a switch to another, and their weights.
     fn towards<S: Shape>(&mut self, shape: &S, at: u32, to: u32, ports: &mut PortSet) -> Reach {
         ports.clear();
         self.weights.clear();
-        let verdict = self.surviving(shape, at, to, ports);
+        let reach = self.surviving(shape, at, to, ports);
         let lives = |port: &u32| !self.actual.port(at, *port);
-        if self.converged || !verdict.forwards() || ports.iter().all(|port| lives(&port)) {
-            return verdict;
+        if self.converged || !reach.forwards() || ports.iter().all(|port| lives(&port)) {
+            return reach;
         }
         // The neighbours of a fault know of it before the others do.
         if !self.weights.is_empty() {
@@ -493,7 +489,7 @@ impl Overlay {
             self.weights = kept;
         }
         ports.retain(|port| lives(&port));
-        if ports.is_empty() { Reach::Blackhole } else { verdict }
+        if ports.is_empty() { Reach::Blackhole } else { reach }
     }
 
     /// By what everybody knows.
@@ -531,11 +527,11 @@ impl Policy {
     /// What a field says.
     fn take(self, step: &Step, ports: &mut PortSet) -> Reach {
         ports.copy(&step.ports);
-        self.verdict(step.way)
+        self.reach(step.way)
     }
 
     #[inline]
-    fn verdict(self, way: Way) -> Reach {
+    fn reach(self, way: Way) -> Reach {
         match way {
             Way::Legal => Reach::Legal,
             Way::Detour if self.detour == Detour::Allow => Reach::Detour,

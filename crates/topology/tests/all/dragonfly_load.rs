@@ -237,9 +237,9 @@ fn waypoint_routes_survive_faults() {
                 let mut draw = || EndpointId(draws.below(u64::from(topology.endpoints())) as u32);
                 let (from, to) = (draw(), draw());
                 for balancer in [LoadBalancer::Ecmp, LoadBalancer::Spray] {
-                    let verdict = forwarder.route(balancer, 2, from, to, NicId(0), flow, &mut route);
-                    if let Err(verdict) = verdict {
-                        assert_eq!(verdict, Reach::Unreachable);
+                    let reach = forwarder.route(balancer, 2, from, to, NicId(0), flow, &mut route);
+                    if let Err(reach) = reach {
+                        assert_eq!(reach, Reach::Unreachable);
                         assert!(percent > 20, "{percent}% leave every pair joined");
                         continue;
                     }

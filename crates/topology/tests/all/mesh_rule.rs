@@ -91,8 +91,8 @@ proptest! {
         for (&to, target) in &support::targets(&topology) {
             let mut known = BTreeMap::from([(to, 1u64)]);
             for at in (0..topology.switches()).map(SwitchId).filter(|&at| at != to) {
-                let (verdict, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
-                if verdict != Reach::Legal || forwarder.weights().is_empty() {
+                let (reach, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
+                if reach != Reach::Legal || forwarder.weights().is_empty() {
                     continue;
                 }
                 let mut sum = 0;
@@ -260,14 +260,14 @@ fn the_last_minimal_path_is_found() {
     forwarder.converge();
     let target = topology.target(at([1, 1, 1]).0, 0);
     let mut ports = PortSet::new();
-    let (verdict, _) = forwarder.equal_cost(at([0, 0, 0]), &target, Itinerary::DIRECT, &mut ports);
-    assert_eq!((verdict, ports.len(), forwarder.weights()), (Reach::Legal, 1, &[1][..]));
+    let (reach, _) = forwarder.equal_cost(at([0, 0, 0]), &target, Itinerary::DIRECT, &mut ports);
+    assert_eq!((reach, ports.len(), forwarder.weights()), (Reach::Legal, 1, &[1][..]));
     let next = topology.peer(at([0, 0, 0]), ports.nth(0));
     assert!(matches!(next, Some(Peer::Switch { switch, .. }) if switch == at([0, 1, 0])), "{next:?}");
     forwarder.fail_cable(between(at([1, 1, 0]), at([1, 1, 1])));
     forwarder.converge();
-    let (verdict, _) = forwarder.equal_cost(at([0, 0, 0]), &target, Itinerary::DIRECT, &mut ports);
-    assert_eq!(verdict, Reach::Detour);
+    let (reach, _) = forwarder.equal_cost(at([0, 0, 0]), &target, Itinerary::DIRECT, &mut ports);
+    assert_eq!(reach, Reach::Detour);
     let dead: BTreeSet<_> =
         forwarder.failed_cables().flat_map(|link| [link, topology.reverse(link)]).collect();
     assert!(search(&topology, &anything, &dead, at([0, 0, 0]), at([1, 1, 1])).is_some());

@@ -67,8 +67,8 @@ fn check_weights(spec: &TopologySpec, legal: Legality, seed: u64, percent: u64) 
     for (&to, target) in &targets(&topology) {
         let mut known = BTreeMap::new();
         for at in (0..topology.switches()).map(SwitchId).filter(|&at| at != to) {
-            let (verdict, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
-            if verdict != Reach::Legal || forwarder.weights().is_empty() {
+            let (reach, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
+            if reach != Reach::Legal || forwarder.weights().is_empty() {
                 continue;
             }
             let (_, hops) = support::search(&topology, legal, &dead, at, to).expect("a legal path");

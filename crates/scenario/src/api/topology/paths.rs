@@ -19,10 +19,10 @@ fn path(index: usize, query: &PathQuery, forwarder: &mut Forwarder) -> Result<Va
     check_nic(query.nic, &format!("paths[{index}].nic"), &topology)?;
     let (balancer, nic) = (query.balancer(), NicId(query.nic));
     let mut route = Route::new();
-    let verdict = match forwarder.route(balancer, query.seed, from, to, nic, query.entropy, &mut route) {
-        Ok(verdict) | Err(verdict) => verdict,
+    let reach = match forwarder.route(balancer, query.seed, from, to, nic, query.entropy, &mut route) {
+        Ok(reach) | Err(reach) => reach,
     };
-    let joined = verdict.forwards();
+    let joined = reach.forwards();
     let single = route.links.iter().all(|(_, share)| *share == 1.0);
     let of_fabric = |&&(link, _): &&(_, f64)| {
         !matches!(topology.link(link).tier, LinkTier::ScaleUpOut | LinkTier::ScaleUpIn)
@@ -56,7 +56,7 @@ fn path(index: usize, query: &PathQuery, forwarder: &mut Forwarder) -> Result<Va
         "balancer": balancer.name(),
         "seed": query.seed,
         "class": class.name(),
-        "verdict": verdict.name(),
+        "verdict": reach.name(),
         "latency_ps": joined.then_some(route.latency.ps()),
         "switches": (joined && single).then_some(switches),
         "links": links,
@@ -96,16 +96,16 @@ fn pair(index: usize, query: &PairQuery, forwarder: &mut Forwarder) -> Result<Va
         let ends = nics.map(|nic| topology.nic_link(nic, plane));
         let cut = ends.iter().any(|&link| forwarder.is_dead(link));
         let found = Paths::between(forwarder, nics[0], nics[1], plane);
-        let verdict = if cut { Reach::Unreachable } else { found.verdict };
-        let joined = verdict.forwards();
-        best = best.min(verdict);
+        let reach = if cut { Reach::Unreachable } else { found.reach };
+        let joined = reach.forwards();
+        best = best.min(reach);
         let paths = if joined { found.count() } else { 0.0 };
         count += paths;
         let stops = found.stops.iter().filter(|_| joined);
         let switches: Vec<Value> = stops.map(|stop| self::stop(&topology, stop)).collect();
         planes.push(json!({
             "plane": plane,
-            "verdict": verdict.name(),
+            "verdict": reach.name(),
             "paths": whole(paths),
             "switches": switches,
         }));
@@ -132,7 +132,7 @@ fn stop(topology: &Topology, stop: &windtunnel_topology::Stop) -> Value {
     };
     json!({
         "switch": topology.node_name(Node::Switch(stop.switch)),
-        "verdict": stop.verdict.name(),
+        "verdict": stop.reach.name(),
         "hops_left": stop.hops,
         "paths": whole(stop.paths),
         "share": stop.share,

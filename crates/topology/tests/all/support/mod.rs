@@ -393,11 +393,11 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
                 }
                 let name = |switch| topology.node_name(Node::Switch(switch));
                 let what = || format!("{} towards {} without {dead:?}", name(at), name(to));
-                let (verdict, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
+                let (reach, _) = forwarder.equal_cost(at, target, Itinerary::DIRECT, &mut ports);
                 let found: BTreeSet<u32> = ports.iter().collect();
                 match search(topology, legal, &dead, at, to) {
                     Some((expected, _)) => {
-                        assert_eq!((verdict, found), (Reach::Legal, expected), "{}", what());
+                        assert_eq!((reach, found), (Reach::Legal, expected), "{}", what());
                         let weights = forwarder.weights();
                         assert!(weights.is_empty() || weights.len() == ports.len() as usize);
                         assert!(weights.first().is_none_or(|&first| first > 0));
@@ -409,7 +409,7 @@ pub fn check_faults(topology: &Arc<Topology>, legal: Legality, seed: u64, percen
                             Detour::Allow if joined => Reach::Detour,
                             _ => Reach::Unreachable,
                         };
-                        assert_eq!(verdict, expected, "{}", what());
+                        assert_eq!(reach, expected, "{}", what());
                     }
                 }
             }
@@ -457,8 +457,8 @@ fn check_loops(forwarder: &mut Forwarder, entropy: u64, local: bool) {
                         };
                         at = switch;
                     }
-                    Err(verdict) => {
-                        assert!(local || verdict == Reach::Unreachable, "{verdict:?}");
+                    Err(reach) => {
+                        assert!(local || reach == Reach::Unreachable, "{reach:?}");
                         break;
                     }
                 }
