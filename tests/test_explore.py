@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,8 @@ from windtunnel.engine import InputError
 from windtunnel.experiments import find, run_experiment
 from windtunnel.explore.accuracy import WIDE, compared, drawn, errors
 from windtunnel.explore.export import FRAMEWORKS, scenario, settings
-from windtunnel.explore.outcome import sailor
 from windtunnel.explore.prove import prove, reordering
-from windtunnel.explore.search import Settings, even, search
+from windtunnel.explore.search import NEAR, Found, Settings, even, search
 from windtunnel.explore.space import Candidate, Space
 from windtunnel.layout import search as layouts
 from windtunnel.layout.job import explain, read_job
@@ -75,7 +75,7 @@ def test_what_meets_on_a_link_is_slower_in_the_cost_model_too(where: str, candid
 
 
 SEVEN = ("1f1b", "interleaved", "zb-h1", "zb-h2", "dorapp", "zbv", "gpipe")
-NEAR = {
+PLACES = {
     "hall": (SCENARIO, Space(schedules=SEVEN, zero=(0, 1, 2, 3))),
     "buildings": (
         (ROOT / "examples" / "explore-two-buildings.yaml").read_text(encoding="utf-8"),
@@ -84,9 +84,9 @@ NEAR = {
 }
 
 
-@pytest.mark.parametrize("where", NEAR)
+@pytest.mark.parametrize("where", PLACES)
 def test_the_cost_model_is_near_in_the_examples_too(where: str, tmp_path: Path) -> None:
-    text, space = NEAR[where]
+    text, space = PLACES[where]
     with Store(tmp_path / "runs") as store:
         rows = compared(job(text), EACH, 5, store, Limits(workers=1), space)
     found = errors(error for _, error in rows)
@@ -125,9 +125,48 @@ def test_every_candidate_has_a_row_or_is_counted() -> None:
     front = found.front()
     assert front[0] == found.rows[0]
     assert all(a[1].memory_bytes > b[1].memory_bytes for a, b in pairwise(front))
-    baseline = sailor(found)
+    baseline = found.sailor()
     assert baseline is not None
     assert baseline[0].schedule == "1f1b"
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_asking_for_bounds_first_finds_what_following_every_layout_does(where: str) -> None:
+    of = job(PLACES[where][0])
+    space = Space(tp=(1, 2, 8), cp=(1, 2), zero=(1, 3), micro_batches=(1, 2), recompute=("none",))
+    how = Settings(settled=25)
+    found = search(of, space, how)
+    candidates = space.candidates(of, Counter())
+    own, training = of.own["parallelism"], of.own["training"]
+    choices = {candidate: candidate.choice(own, training) for candidate in candidates}
+    asked = list(choices.values())
+    bounds = answers(of.source, of.overrides, asked, depth="line")
+    whole = answers(of.source, of.overrides, asked, depth="apart")
+    pairs = [(a, b) for a, b in zip(bounds, whole, strict=True) if b.iteration_s is not None and b.fits]
+    least = [(a.iteration_s or 0.0) / (b.iteration_s or 1.0) for a, b in pairs if a.least]
+    assert len(least) > 100
+    assert max(least) < 1 / NEAR
+    assert min(least) < 0.9
+    assert not any(b.least for b in whole)
+    # The obvious search: every layout followed, then the best and the front closely, until none is new.
+    known = {one: answer for one, answer in zip(candidates, whole, strict=True) if answer.iteration_s and answer.fits}
+    closely: set[Candidate] = set()
+    while True:
+        slow = Found(sorted(known.items(), key=lambda row: (row[1].iteration_s or 0.0, row[0])))
+        fresh = sorted({row[0] for row in [*slow.rows[: how.settled], *slow.front()]} - closely)
+        if not fresh:
+            break
+        closely.update(fresh)
+        known.update(zip(fresh, answers(of.source, of.overrides, [choices[one] for one in fresh]), strict=True))
+    assert found.rows[: how.settled] == slow.rows[: how.settled]
+    # Followed closely a layout can be faster than followed apart: one more may be found to be on the front, none less.
+    for _, slower in slow.front():
+        room, seconds = slower.memory_bytes, slower.iteration_s or 0.0
+        assert any(it.memory_bytes <= room and (it.iteration_s or 0.0) <= seconds for _, it in found.front())
+    assert not any(answer.least for _, answer in found.front())
+    knobs = found.by_knob()
+    assert {"tp", "zero", "schedule"} <= knobs.keys()
+    assert knobs == slow.by_knob()
 
 
 def test_layers_move_between_stages() -> None:

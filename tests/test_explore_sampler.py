@@ -77,15 +77,15 @@ def test_answers_are_the_same_for_any_number_of_threads() -> None:
     every = Space(micro_batches=(1, 2)).candidates(asked.job, Counter())[:70]
     choices = [candidate.choice(own, training) for candidate in every]
     heard: list[int] = []
-    one = answers(asked.job.source, asked.job.overrides, choices, apart=True, threads=1)
+    one = answers(asked.job.source, asked.job.overrides, choices, depth="apart", threads=1)
     estimates = Estimates(asked.job.source, asked.job.overrides, threads=7)
-    several = estimates.answers(choices, apart=True, told=lambda lot: heard.append(len(lot)))
+    several = estimates.answers(choices, depth="apart", told=lambda lot: heard.append(len(lot)))
     assert several == one
     assert heard == [10] * 7
     # Nor on what was asked before: closely, then apart again.
     close = answers(asked.job.source, asked.job.overrides, choices, threads=1)
     assert estimates.answers(choices) == close
-    assert estimates.answers(choices[::-1], apart=True) == one[::-1]
+    assert estimates.answers(choices[::-1], depth="apart") == one[::-1]
 
 
 def test_what_hears_the_answers_ends_the_search_of_all_threads() -> None:

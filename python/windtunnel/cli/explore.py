@@ -100,7 +100,7 @@ def explore(
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
     from windtunnel.explore.export import scenario as scenario_text
-    from windtunnel.explore.outcome import outcome, ranked
+    from windtunnel.explore.outcome import outcome
     from windtunnel.explore.page import explorer_page
     from windtunnel.explore.search import search
     from windtunnel.explore.section import section
@@ -126,14 +126,14 @@ def explore(
         "advise": advise or None,
     }  # fmt: skip
     wanted = section(read, pairs, given)
-    space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal")
+    space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal", shown=top)
     objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
     asked = read_job(read, pairs, wanted.job, wanted.gpus)
     with Store(store) as opened, SearchBar("asking the cost model") as bar:
         found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
-        ordered = ranked(found, objective)
+        ordered = found.ranked(objective)
         rows = _proven(
             ordered, found, asked, opened, flows=max(flows, packets), packets=packets,
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.experiments.runs import Asked, run_all
-from windtunnel.explore.outcome import sailor
 from windtunnel.explore.search import Settings, search
 from windtunnel.explore.space import Space
 from windtunnel.layout.job import read_job
@@ -65,7 +64,7 @@ def plans(scenario: Path, case: Mapping[str, Any], space: Space = SPACE) -> Plan
     source = read_source(scenario)
     job = read_job(source, [(key, override_text(value)) for key, value in case.items()])
     found = search(job, space, Settings())
-    baseline = sailor(found)
+    baseline = found.sailor()
     if baseline is None:
         raise ValueError(f"{scenario}: Sailor has no layout that fits")
     best = [candidate for candidate, _ in found.rows[:PROVEN]]

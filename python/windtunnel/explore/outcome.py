@@ -11,32 +11,10 @@ from windtunnel.explore.search import facts_of
 if TYPE_CHECKING:
     from windtunnel.explore.prove import Proven
     from windtunnel.explore.search import Found
-    from windtunnel.explore.space import Candidate
     from windtunnel.layout.job import Job
-    from windtunnel.layout.priced import Answer
 
 FRONT = 100
 """Layouts of the front that are told."""
-
-
-def ranked(found: Found, objective: str) -> list[tuple[Candidate, Answer]]:
-    """The layouts found, the best by `objective` (`time` or `memory`) first; equals by the other."""
-    if objective == "time":
-        return found.rows
-    return sorted(found.rows, key=lambda row: (row[1].memory_bytes, row[1].iteration_s or 0.0, row[0]))
-
-
-def sailor(found: Found) -> tuple[Candidate, Answer] | None:
-    """What Sailor's planner can choose (Strati et al. 2025).
-
-    Pipelines outermost, 1F1B, no chunks, no context parallelism.
-    """
-    of = (
-        row for row in found.rows
-        if row[0].order == "pp-out" and row[0].schedule == "1f1b" and row[0].chunks == 1 and row[0].cp == 1
-        and row[0].replicate == 1 and not row[0].layers
-    )  # fmt: skip
-    return next(of, None)
 
 
 def outcome(job: Job, found: Found, rows: list[Proven], *, top: int) -> dict[str, Any]:
@@ -44,7 +22,7 @@ def outcome(job: Job, found: Found, rows: list[Proven], *, top: int) -> dict[str
     best = rows[0]
     power, dollars = _bill(job)
     tokens = best.answer.tokens_per_s * (best.answer.iteration_s or 0.0) / best.best_s if best.best_s else 0.0
-    baseline = sailor(found)
+    baseline = found.sailor()
     own = best.answer.iteration_s or 1.0
     return {
         "scenario": job.source.name,

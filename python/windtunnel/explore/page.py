@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.export import FRAMEWORKS, settings
 from windtunnel.explore.prove import reordering
+from windtunnel.explore.search import KNOBS
 from windtunnel.report.html import Raw, card, page, section, text
 from windtunnel.report.html import table as html_table
 from windtunnel.report.study.front import scatter
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 DRAWN = 1_500
-KNOBS = (
-    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
-    "recompute",
-)  # fmt: skip
 
 
 def explorer_page(
@@ -49,7 +46,7 @@ def explorer_page(
             {key: value for key, value in candidate.record().items() if value is not None},
             {"iteration_s": answer.iteration_s, "memory_bytes": float(answer.memory_bytes)}, {}, "done", None, None,
         )
-        for candidate, answer in [*found.rows[:DRAWN], *found.front()]
+        for candidate, answer in [*found.rows[:DRAWN], *found.front()] if not answer.least
     ]  # fmt: skip
     figures = ["iteration_s", "memory_bytes"]
     front = scatter(Table(job.own["model"], list(KNOBS), figures, drawn), *figures)
@@ -101,13 +98,10 @@ def _knobs(found: Found) -> str:
     """The best layout for each value of each knob, beside the best of all."""
     best = found.rows[0][1].iteration_s or 1.0
     body = []
-    for key in KNOBS:
-        least: dict[Any, float] = {}
-        for candidate, answer in found.rows:
-            least.setdefault(candidate.record()[key], answer.iteration_s or best)
-        if len(least) > 1:
-            shown = (f"{UNKNOWN if value is None else value}: {time / best:.3g} x" for value, time in least.items())
-            body.append([key, ", ".join(shown)])
+    for key, least in found.by_knob().items():
+        times = {row[0].record()[key]: row[1].iteration_s or best for row in least.values()}
+        shown = (f"{UNKNOWN if value is None else value}: {time / best:.3g} x" for value, time in times.items())
+        body.append([key, ", ".join(shown)])
     remark = "The best layout with each value of a knob over the best of all: what is lost if the knob has to stay."
     return section("One knob at a time", remark, html_table(["knob", "time over the best"], body))
 

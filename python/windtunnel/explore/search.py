@@ -4,6 +4,9 @@ A space that is small enough is looked at whole. Of a larger one the layouts of 
 stages) are looked at with more and more stages, and no further once more of them stop helping (Li et al. 2026, section
 6.2). Then, where stages may have different numbers of layers, layers are moved from stage to stage at random: for each
 of the best so many times, none longer than so many times the shortest.
+
+Following exchanges beside passes takes longer than all else, so of layouts where they matter the least that they can
+take is asked first. Those that may then be among what is told are asked again, until all that is told was followed.
 """
 
 from __future__ import annotations
@@ -22,12 +25,20 @@ if TYPE_CHECKING:
 
     from windtunnel.explore.space import Space
     from windtunnel.layout.job import Job
+    from windtunnel.layout.priced import Depth
+
+Row = tuple["Candidate", "Answer"]
 
 WHOLE = 20_000
 """Candidates up to which all are looked at."""
 SETTLED = 200
 """Best layouts of which exchanges inside passes are followed where they meet others."""
-OBJECTIVES = ("time", "memory", "energy", "dollars")
+NEAR = 0.97
+"""A bound exceeds what it bounds by 3% at most: a line takes gradients to leave a little later than they do."""
+KNOBS = (
+    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
+    "recompute",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,10 @@ class Settings:
     """Whether stages may have different numbers of layers."""
     seed: int = 1
     ideal: bool = False
+    objective: str = "time"
+    """What the layouts are ranked by that are settled: `time` or `memory`."""
+    settled: int = SETTLED
+    """Best layouts that are settled."""
     budget_bytes: int | None = None
     """Memory of a GPU that may be used; None: all that it has."""
 
@@ -52,7 +67,7 @@ class Settings:
 class Found:
     """What a search gave."""
 
-    rows: list[tuple[Candidate, Answer]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     """Layouts that fit, the fastest first."""
     tried: int = 0
     accounts: Accounts = field(default_factory=Accounts)
@@ -61,13 +76,39 @@ class Found:
     whole: bool = True
     """Whether every candidate was looked at."""
 
-    def front(self) -> list[tuple[Candidate, Answer]]:
+    def front(self) -> list[Row]:
         """Layouts that no other beats in time without taking more memory, the fastest first."""
-        edge: list[tuple[Candidate, Answer]] = []
+        edge: list[Row] = []
         for row in self.rows:
             if not edge or row[1].memory_bytes < edge[-1][1].memory_bytes:
                 edge.append(row)
         return edge
+
+    def ranked(self, objective: str) -> list[Row]:
+        """The layouts, the best by `objective` (`time` or `memory`) first; equals by the other."""
+        if objective == "time":
+            return self.rows
+        return sorted(self.rows, key=lambda row: (row[1].memory_bytes, row[1].iteration_s or 0.0, row[0]))
+
+    def by_knob(self) -> dict[str, dict[Any, Row]]:
+        """The fastest layout with each value of each knob, of knobs that have several; fastest values first."""
+        best: dict[str, dict[Any, Row]] = {key: {} for key in KNOBS}
+        for row in self.rows:
+            for key, least in best.items():
+                least.setdefault(getattr(row[0], key), row)
+        return {key: least for key, least in best.items() if len(least) > 1}
+
+    def sailor(self) -> Row | None:
+        """What Sailor's planner can choose (Strati et al. 2025).
+
+        Pipelines outermost, 1F1B, no chunks, no context parallelism.
+        """
+        of = (
+            row for row in self.rows
+            if row[0].order == "pp-out" and row[0].schedule == "1f1b" and row[0].chunks == 1 and row[0].cp == 1
+            and row[0].replicate == 1 and not row[0].layers
+        )  # fmt: skip
+        return next(of, None)
 
     def empty(self) -> str:
         """What emptied the space, the most frequent reason first."""
@@ -99,7 +140,7 @@ def search(
     asked = _Asked(job, settings, found, progress)
     try:
         if len(candidates) <= WHOLE:
-            asked.answer("layouts", candidates)
+            asked.answer("layouts", candidates, "line")
         else:
             found.whole = False
             _by_stages(asked, candidates)
@@ -108,12 +149,18 @@ def search(
         asked.settle()
     except KeyboardInterrupt:
         found.stopped = True
+        # A bound cannot be said to be the best so far, unless there is nothing else.
+        found.rows = [row for row in found.rows if not row[1].least] or found.rows
     found.rows.sort(key=_by_time)
     return found
 
 
-def _by_time(row: tuple[Candidate, Answer]) -> tuple[float, Candidate]:
-    return row[1].iteration_s or 0.0, row[0]
+def _seconds(row: Row) -> float:
+    return row[1].iteration_s or 0.0
+
+
+def _by_time(row: Row) -> tuple[float, Candidate]:
+    return _seconds(row), row[0]
 
 
 class _Asked:
@@ -124,7 +171,7 @@ class _Asked:
         self._estimates = Estimates(job.source, job.overrides, job=job.index, ideal=settings.ideal)
         self.seen: set[Candidate] = set()
 
-    def answer(self, what: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Answer | None]]:
+    def answer(self, what: str, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
         job, settings = self._job, self._settings
         fresh = [candidate for candidate in candidates if candidate not in self.seen]
@@ -139,7 +186,7 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
 
-        self._estimates.answers(choices, apart=True, fitting=True, budget_bytes=settings.budget_bytes, told=told)
+        self._estimates.answers(choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told)
         return given
 
     def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
@@ -160,24 +207,82 @@ class _Asked:
         return answer
 
     def settle(self) -> None:
-        """Asks again of the best and of the front, with exchanges inside passes that meet others on links."""
-        job, found = self._job, self.found
-        own, training = job.own["parallelism"], job.own["training"]
+        """Asks again of what is told.
+
+        Of the best, the front and the best by knob with exchanges beside passes; of the best and the front then also
+        with exchanges inside passes that meet others on links.
+        """
+        settings, found = self._settings, self.found
+
+        def front() -> list[Row]:
+            return [*found.ranked(settings.objective)[: settings.settled], *found.front()]
+
+        def knobs() -> list[Row]:
+            return [row for least in found.by_knob().values() for row in least.values()]
+
+        self.until(lambda: [*front(), *knobs()], followed, "apart")
         settled: set[Candidate] = set()
+        self.until(front, lambda row: row[0] in settled, "close", settled)
+
+    def until(
+        self,
+        told: Callable[[], list[Row]],
+        final: Callable[[Row], bool],
+        depth: Depth,
+        asked: set[Candidate] | None = None,
+    ) -> None:
+        """Asks again until all that is `told` is `final`. Answers do not become less by it."""
+        found, number = self.found, 0
         while True:
             found.rows.sort(key=_by_time)
-            wanted = [*found.rows[:SETTLED], *found.front()]
-            fresh = [candidate for candidate, _ in wanted if candidate not in settled]
-            if not fresh:
+            fresh = {row[0] for row in told() if not final(row)}
+            # Then all at once that may take the places of those asked first, and not one after the other. To follow
+            # exchanges inside passes takes too long for that.
+            if number > 0 and depth == "apart":
+                fresh |= _rivals(found, self._settings, final)
+            if fresh:
+                if asked is not None:
+                    asked |= fresh
+                self._again(sorted(fresh), depth)
+            elif number > 0:
                 return
-            fresh = list(dict.fromkeys(fresh))
-            settled.update(fresh)
-            choices = [candidate.choice(own, training) for candidate in fresh]
-            again = self._estimates.answers(choices)
-            told = dict(zip(fresh, again, strict=True))
-            found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in found.rows]
+            number += 1
             if self._progress is not None:
-                self._progress("the best again", len(settled), len(settled))
+                self._progress("the best again", number, number)
+
+    def _again(self, candidates: list[Candidate], depth: Depth) -> None:
+        own, training = self._job.own["parallelism"], self._job.own["training"]
+        choices = [candidate.choice(own, training) for candidate in candidates]
+        told = dict(zip(candidates, self._estimates.answers(choices, depth=depth), strict=True))
+        self.found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in self.found.rows]
+
+
+def _rivals(found: Found, settings: Settings, final: Callable[[Row], bool]) -> set[Candidate]:
+    """Layouts that are not final and may be as fast as the last of the best that are, on the front, or best by knob."""
+    ended, others = [row for row in found.rows if final(row)], [row for row in found.rows if not final(row)]
+    rivals = set()
+    if settings.objective == "time" and len(ended) >= settings.settled:
+        cut = _seconds(ended[settings.settled - 1])
+        rivals = {row[0] for row in others if NEAR * _seconds(row) <= cut}
+    best: dict[tuple[str, Any], float] = {}
+    for row in ended:
+        for key in KNOBS:
+            best.setdefault((key, getattr(row[0], key)), _seconds(row))
+    for row in others:
+        if any(NEAR * _seconds(row) < best.get((key, getattr(row[0], key)), 0.0) for key in KNOBS):
+            rivals.add(row[0])
+    least = float("inf")
+    for row in sorted(found.rows, key=lambda row: (row[1].memory_bytes, _seconds(row))):
+        if final(row):
+            least = min(least, _seconds(row))
+        elif NEAR * _seconds(row) < least:
+            rivals.add(row[0])
+    return rivals
+
+
+def followed(row: Row) -> bool:
+    """Whether its time is no mere bound."""
+    return not row[1].least
 
 
 def _bare(message: str) -> str:
@@ -194,7 +299,7 @@ def _by_stages(asked: _Asked, candidates: list[Candidate]) -> None:
     for pp in sorted({candidate.pp for candidate in candidates}):
         wave = [each for each in candidates if each.pp == pp and _kind(each) not in ended]
         times: dict[Candidate, float] = {}
-        for candidate, answer in asked.answer(f"{pp} stages", wave):
+        for candidate, answer in asked.answer(f"{pp} stages", wave, "apart"):
             if answer is not None and answer.iteration_s is not None:
                 kind = _kind(candidate)
                 times[kind] = min(times.get(kind, float("inf")), answer.iteration_s)
@@ -211,8 +316,12 @@ def _kind(candidate: Candidate) -> Candidate:
 def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
     """Moves layers between stages of the best: of each as many neighbours as `perturb` says."""
     draw = random.Random(settings.seed)  # noqa: S311
-    rows = sorted(asked.found.rows, key=lambda row: (row[1].iteration_s or 0.0, row[0]))
-    chosen = [candidate for candidate, _ in rows if candidate.stages > 1][: settings.keep]
+
+    def best() -> list[Row]:
+        return [row for row in asked.found.rows if row[0].stages > 1][: settings.keep]
+
+    asked.until(best, followed, "apart")
+    chosen = [candidate for candidate, _ in best()]
     moved: list[Candidate] = []
     for candidate in chosen:
         layers = list(candidate.layers) or even(job.layers, candidate.stages)
@@ -228,7 +337,7 @@ def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
             inner = [n for n in other if n > 0]
             if min(other) >= 0 and max(inner) <= settings.ratio * min(inner):
                 moved.append(replace(candidate, layers=tuple(other)))
-    asked.answer("layers moved", list(dict.fromkeys(moved)))
+    asked.answer("layers moved", list(dict.fromkeys(moved)), "line")
 
 
 def even(layers: int, stages: int) -> list[int] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError
-from windtunnel.explore.search import Settings
+from windtunnel.explore.search import SETTLED, Settings
 from windtunnel.explore.space import Space
 
 if TYPE_CHECKING:
@@ -81,12 +81,13 @@ class Wanted:
             context_least=self._of("context_least"), divisors=self._of("divisors"),
         )  # fmt: skip
 
-    def settings(self, *, seed: int, ideal: bool) -> Settings:
-        """How the space is searched."""
+    def settings(self, *, seed: int, ideal: bool, shown: int) -> Settings:
+        """How the space is searched, of which so many layouts are shown."""
         budget = self.said.get("budget")
         return Settings(
             keep=self._of("keep"), perturb=self._of("perturb"), ratio=self._of("ratio"), uneven=self._of("uneven"),
-            seed=seed, ideal=ideal, budget_bytes=None if budget is None else size(self.said["at_budget"], budget),
+            seed=seed, ideal=ideal, objective=self.objective, settled=max(SETTLED, shown, self.prove),
+            budget_bytes=None if budget is None else size(self.said["at_budget"], budget),
         )  # fmt: skip
 
 

@@ -10,8 +10,11 @@ from windtunnel import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal
 
     from windtunnel.source import Source
+
+    Depth = Literal["line", "apart", "close"]
 
 AT_ONCE = 2048
 """Choices that are answered together: between two lots a search can be stopped, and says where it stands."""
@@ -23,6 +26,8 @@ class Answer:
 
     refused: str | None
     iteration_s: float | None
+    least: bool
+    """Whether the iteration may take longer: exchanges beside its passes were not followed."""
     compute_s: float
     inside_s: float
     """What tensor, context and expert parallelism make computations wait."""
@@ -74,7 +79,7 @@ class Estimates:
         self,
         choices: Sequence[Mapping[str, Any]],
         *,
-        apart: bool = False,
+        depth: Depth = "close",
         fitting: bool = False,
         budget_bytes: int | None = None,
         told: Callable[[list[Answer]], None] | None = None,
@@ -84,9 +89,11 @@ class Estimates:
         `told` hears them `AT_ONCE` at a time at most, and what it raises ends the search.
 
         A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what
-        it leaves out stays as the scenario has it. With `apart` exchanges inside passes meet nothing on their links,
-        which is sooner, and off by up to 20% where tensor parallelism spans hosts. With `fitting` what needs more than
-        a GPU (or `budget_bytes` of it) has its memory told and no time, which is sooner too.
+        it leaves out stays as the scenario has it. A depth of `apart` lets exchanges inside passes meet nothing on
+        their links, which is sooner, and off by up to 20% where tensor parallelism spans hosts. `line` is sooner still:
+        where exchanges beside passes would be followed (ZeRO 3 above all) the answer is a bound from below, and marked
+        `least`. With `fitting` what needs more than a GPU (or `budget_bytes` of it) has its memory told and no time,
+        which is sooner too.
         Raises `InputError` for what is wrong with the scenario whatever the layout.
         """
         found: list[Answer] = []
@@ -98,7 +105,7 @@ class Estimates:
                 told(batch)
 
         asked = {
-            "apart": apart, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE, "choices": list(choices),
+            "depth": depth, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE, "choices": list(choices),
         }  # fmt: skip
         self._estimates.answers(json.dumps(asked), tell)
         return found
@@ -111,8 +118,8 @@ def answers(
     *,
     job: int = 0,
     ideal: bool = False,
-    apart: bool = False,
+    depth: Depth = "close",
     threads: int | None = None,
 ) -> list[Answer]:
     """Answers to one list of choices, as `Estimates.answers` gives them."""
-    return Estimates(source, overrides, job=job, ideal=ideal, threads=threads).answers(choices, apart=apart)
+    return Estimates(source, overrides, job=job, ideal=ideal, threads=threads).answers(choices, depth=depth)

@@ -193,7 +193,7 @@ def _price(job: Job, known: dict[Layout, Row]) -> None:
     """Better least times: what the cost model says, as far as it can be trusted."""
     open_rows = [row for row in known.values() if row.state == "slower"]
     choices = [row.layout.choice(job.own["parallelism"], job.own["training"]) for row in open_rows]
-    found = answers(job.source, job.overrides, choices, job=job.index, ideal=True, apart=True)
+    found = answers(job.source, job.overrides, choices, job=job.index, ideal=True, depth="apart")
     for row, answer in zip(open_rows, found, strict=True):
         told = (1 - MARGIN) * (answer.iteration_s or 0.0)
         known[row.layout] = replace(row, least_s=max(row.least_s or 0.0, told))

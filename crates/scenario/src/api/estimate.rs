@@ -9,7 +9,7 @@ use std::sync::mpsc;
 
 use serde::Deserialize;
 use serde_json::json;
-use windtunnel_config::resolve::estimate::{Choice, Estimator};
+use windtunnel_config::resolve::estimate::{Choice, Depth, Estimator};
 use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
@@ -22,9 +22,9 @@ use super::{Failure, RunRequest};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    /// Whether exchanges inside passes meet nothing on their links.
+    /// How closely exchanges are followed.
     #[serde(default)]
-    apart: bool,
+    depth: Depth,
     /// Whether only layouts that fit a GPU are timed.
     #[serde(default)]
     fitting: bool,
@@ -102,7 +102,7 @@ impl Estimates {
             serde_json::from_str(text).map_err(|error| InputError::new("choices", error.to_string()))?;
         let number = asked.choices.len();
         // What is followed closely takes long: smaller lots keep all threads busy to the end.
-        let parts = if asked.apart { self.desks.len() } else { 8 * self.desks.len() };
+        let parts = if asked.depth == Depth::Close { 8 * self.desks.len() } else { self.desks.len() };
         let size = asked.at_once.min(number.div_ceil(parts)).max(1);
         let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
         let order = Arc::new(Order { asked, size, next, stopped });
@@ -149,7 +149,7 @@ fn desk(
                 Err(error) => return drop(told.send(Err(error))),
             },
         };
-        estimator.set_close(!asked.apart);
+        estimator.set_depth(asked.depth);
         estimator.set_fitting(asked.fitting, asked.budget.map(Bytes::new));
         if told.send(Ok((lot, answered(estimator, choices)))).is_err() {
             break;

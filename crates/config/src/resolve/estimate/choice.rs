@@ -25,6 +25,19 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
     T::deserialize(deserializer).map(Some)
 }
 
+/// How closely an answer follows the exchanges of a step; each takes longer than the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// All passes along one line. Where they would have to be followed with exchanges beside them, this is the least that they take.
+    Line,
+    /// Where pipeline ranks share links, their gathers, reductions and messages are followed over time.
+    Apart,
+    /// So are exchanges of tensor, context and expert parallelism.
+    #[default]
+    Close,
+}
+
 /// What a layout takes.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub struct Answer {
@@ -32,6 +45,8 @@ pub struct Answer {
     pub refused: Option<String>,
     /// Seconds of an iteration.
     pub iteration_s: Option<f64>,
+    /// Whether it takes longer, since exchanges beside its passes were not followed.
+    pub least: bool,
     /// Of these: computations of the busiest pipeline rank.
     pub compute_s: f64,
     /// What tensor, context and expert parallelism make it wait inside its passes.

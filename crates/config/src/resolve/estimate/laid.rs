@@ -12,7 +12,7 @@ use windtunnel_workload::generate::{Clip, Layout, Reshard, Role};
 use windtunnel_workload::model::{Architecture, Chunk};
 use windtunnel_workload::schedules::{Placement, Schedule, Shape};
 
-use super::choice::Answer;
+use super::choice::{Answer, Depth};
 use super::tariff::Tariffs;
 
 /// Bytes of the norm of a gradient.
@@ -51,6 +51,8 @@ pub(super) struct Laid {
 pub(super) enum Walk {
     /// Along a course, side by side with others.
     Line,
+    /// The same of a step that is to be followed, as if parameters were at hand in time and ranks shared no links: followed it takes no less.
+    Least,
     /// Passes and exchanges together.
     Followed,
     /// Exchanges inside passes too.
@@ -62,17 +64,19 @@ const SHARED: f64 = 0.15;
 /// The same of a link that exchanges inside passes take.
 const BESIDE: f64 = 0.03;
 
-/// How the step of `layout` is worked out, whose stages take `prices`.
+/// How the step of `layout` is worked out, whose stages take `prices`, where answers are wanted at `depth`.
 pub(super) fn walk_of(
     layout: &Layout,
     placement: Placement,
     tariffs: &Tariffs,
     prices: &[Rc<StagePrice>],
-    close: bool,
+    depth: Depth,
 ) -> Walk {
     if layout.schedule.name.overlaps() || placement.shape == Shape::Bidirectional {
         return Walk::Line;
     }
+    let close = depth == Depth::Close;
+    let followed = if depth == Depth::Line { Walk::Least } else { Walk::Followed };
     let [mut between, mut beside] = [0.0; 2];
     if layout.pp > 1 {
         let chunks = u32::from(placement.chunks);
@@ -94,8 +98,8 @@ pub(super) fn walk_of(
     match layout.zero {
         _ if close && beside > BESIDE => Walk::Close,
         3 if close && tariffs.shares.meets() => Walk::Close,
-        3 => Walk::Followed,
-        _ if between > SHARED => Walk::Followed,
+        3 => followed,
+        _ if between > SHARED => followed,
         _ => Walk::Line,
     }
 }
@@ -112,7 +116,7 @@ impl Laid {
 
     /// Whether its passes and exchanges are followed together: parameters are gathered throughout, or messages meet others on links.
     pub(super) fn is_followed(&self) -> bool {
-        self.walk != Walk::Line
+        !matches!(self.walk, Walk::Line | Walk::Least)
     }
 
     /// The ends of a step that is followed.
@@ -153,7 +157,7 @@ impl Laid {
                 buckets.map(|bucket| Leaving { parts: bucket.parts, ..Leaving::default() }).collect()
             })
             .collect();
-        if self.is_crowded() && self.placement.shape != Shape::Bidirectional {
+        if self.is_crowded() && self.walk == Walk::Line && self.placement.shape != Shape::Bidirectional {
             return drained(&self.tariffs.shares, &asked);
         }
         let queued = |list: &Vec<Leaving>| {
@@ -186,7 +190,8 @@ impl Laid {
                 } else {
                     0.0
                 };
-                let [forward, backward, input, weight] = found.gathered;
+                let gathered = if self.walk == Walk::Least { found.passes } else { found.gathered };
+                let [forward, backward, input, weight] = gathered;
                 let mut passes = found.passes;
                 if gathering == Gathering::EachPass {
                     passes[3] = weight;
@@ -240,6 +245,7 @@ impl Laid {
         let after = (first - last).max(0.0);
         let seconds = 1e-12;
         answer.iteration_s = Some(whole * seconds);
+        answer.least = self.walk == Walk::Least;
         answer.compute_s = compute * seconds;
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
@@ -265,7 +271,7 @@ impl Laid {
                 if late { passes + reduce(rank) } else { passes.max(reduced) }
             })
             .collect();
-        let drains = self.is_crowded() && layout.zero < 3 && (late || !self.is_followed());
+        let drains = self.is_crowded() && layout.zero < 3 && (late || self.walk == Walk::Line);
         if drains && self.placement.shape != Shape::Bidirectional {
             for (last, end) in last.iter_mut().zip(self.reduced(course, ends)) {
                 *last = last.max(end);

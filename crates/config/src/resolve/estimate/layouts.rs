@@ -30,7 +30,7 @@ use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl};
-use super::choice::{Answer, Choice};
+use super::choice::{Answer, Choice, Depth};
 use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
 use super::memory::fullest;
 use super::tariff::{Between, Tariffs, Ways};
@@ -70,7 +70,7 @@ pub struct Estimator {
     index: usize,
     fabric: FabricParts,
     ideal: bool,
-    close: bool,
+    depth: Depth,
     /// Room of a GPU beyond which a layout is not timed.
     room: Option<Bytes>,
     slow: FxHashMap<LinkId, f64>,
@@ -145,7 +145,7 @@ impl Estimator {
             index,
             fabric: parts,
             ideal,
-            close: true,
+            depth: Depth::Close,
             room: None,
             slow,
             speed,
@@ -165,10 +165,9 @@ impl Estimator {
         })
     }
 
-    /// Whether exchanges inside passes meet others on their links; otherwise answers come sooner, and near enough to say which layouts are
-    /// worth more.
-    pub const fn set_close(&mut self, close: bool) {
-        self.close = close;
+    /// How closely exchanges are followed.
+    pub const fn set_depth(&mut self, depth: Depth) {
+        self.depth = depth;
     }
 
     /// If `fitting`, layouts that need more than `room` of a GPU (all that it has, if none is said) are told their memory and no time.
@@ -404,7 +403,7 @@ impl Estimator {
             prices.push(priced.0);
             optimisers.push(priced.1);
         }
-        let walk = walk_of(&layout, placement, &tariffs, &prices, self.close);
+        let walk = walk_of(&layout, placement, &tariffs, &prices, self.depth);
         if walk == Walk::Close {
             let mut close: FxHashMap<Layers, Rc<StagePrice>> = FxHashMap::default();
             for (price, chunk) in prices.iter_mut().zip(&chunks) {

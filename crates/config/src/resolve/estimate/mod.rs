@@ -15,5 +15,5 @@ mod layouts;
 mod memory;
 mod tariff;
 
-pub use self::choice::{Answer, Choice};
+pub use self::choice::{Answer, Choice, Depth};
 pub use self::layouts::Estimator;
