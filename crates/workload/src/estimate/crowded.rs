@@ -121,6 +121,40 @@ impl<'a> Crowded<'a> {
         walk.ends
     }
 
+    /// For how long the exchanges of each rank among its data-parallel peers take if they share links with nothing: gathers, and these with
+    /// reductions of gradients. Passes end no sooner than the first, gradients no sooner than the second.
+    pub fn exchanged(&self) -> Vec<[f64; 2]> {
+        let ranks = self.shares.ranks;
+        let alone = |of: Of, rank: u32, part: Part| {
+            let (_, most) = self.shares.fair[of.class(rank, ranks) as usize];
+            part.latency + part.work / most
+        };
+        (0..self.schedule.ranks())
+            .map(|rank| {
+                let actions = self.schedule.actions(rank);
+                let (mut gathers, mut reductions) = ([0.0f64; 2], [0.0f64; 2]);
+                for (action, (flags, gathered)) in
+                    actions.iter().zip(marks(actions, self.gathering, self.reducing))
+                {
+                    for (_, point) in &self.price(rank, action.chunk).points[action.kind as usize] {
+                        let (parts, sums) = match point {
+                            Point::Enter(parts) if gathered => (parts, &mut gathers),
+                            Point::Leave(leaving) if flags & REDUCES != 0 => {
+                                (&leaving.parts, &mut reductions)
+                            }
+                            _ => continue,
+                        };
+                        for ((of, &part), sum) in [Of::Shard, Of::Expert].into_iter().zip(parts).zip(sums) {
+                            *sum += alone(of, rank, part);
+                        }
+                    }
+                }
+                let both = (gathers[0] + reductions[0]).max(gathers[1] + reductions[1]);
+                [gathers[0].max(gathers[1]), both]
+            })
+            .collect()
+    }
+
     fn rank(&self, rank: u32) -> Rank {
         let actions = self.schedule.actions(rank);
         let marks = marks(actions, self.gathering, self.reducing);

@@ -121,6 +121,21 @@ impl Laid {
 
     /// The ends of a step that is followed.
     pub(super) fn follow(&self, schedule: &Schedule) -> Ends {
+        self.crowded(schedule, |crowded| crowded.run())
+    }
+
+    /// Ends of a line no sooner than exchanges with data-parallel peers can end, where they are a bound.
+    pub(super) fn bound(&self, schedule: &Schedule, ends: &mut Ends) {
+        let exchanged = self.crowded(schedule, |crowded| crowded.exchanged());
+        for ((passes, reduced), [gathers, all]) in
+            ends.passes.iter_mut().zip(&mut ends.reduced).zip(exchanged)
+        {
+            *passes = passes.max(gathers);
+            *reduced = reduced.max(all);
+        }
+    }
+
+    fn crowded<T>(&self, schedule: &Schedule, of: impl FnOnce(Crowded<'_>) -> T) -> T {
         let (gathering, reducing) = exchanges(&self.layout);
         // What is gathered once a step is asked for at its start.
         let (gathering, prefetch) = match self.layout.zero {
@@ -136,7 +151,7 @@ impl Laid {
         let sides: Vec<[Part; 2]> = (0..schedule.ranks())
             .map(|rank| self.tariffs.sides(rank, self.prices[0].send).map(side))
             .collect();
-        let crowded = Crowded {
+        of(Crowded {
             schedule,
             gathering,
             reducing,
@@ -144,8 +159,7 @@ impl Laid {
             prices: &prices,
             sides: &sides,
             shares: if self.walk == Walk::Close { self.tariffs.close() } else { &self.tariffs.shares },
-        };
-        crowded.run()
+        })
     }
 
     /// When each bucket of parameters that a step gathers once has come, by rank and in the order of their use.

@@ -242,7 +242,11 @@ impl Estimator {
                 for (lane, &(at, _)) in together.iter().enumerate() {
                     laid[at].as_ref().expect("it has a course").write(&course, &mut sheet, lane);
                 }
-                for (&(at, part), found) in together.iter().zip(course.run(&sheet, together.len())) {
+                for (&(at, part), mut found) in together.iter().zip(course.run(&sheet, together.len())) {
+                    let laid = laid[at].as_ref().expect("it has a course");
+                    if laid.walk == Walk::Least {
+                        laid.bound(&self.schedules[&key], &mut found);
+                    }
                     ends[at][part] = found;
                 }
             }
