@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,3 +180,19 @@ def test_hosts_that_come_late_are_waited_for_once_a_rank(tmp_path: Path) -> None
     assert once - none == pytest.approx(4 * 32 * 10 * 4 * 200e-6, rel=0.05)
     assert twice - once == pytest.approx(once - none, rel=0.02)
     assert time("400 us", 1) == time("0 us", 1)
+
+
+MISTRAL = {
+    "model_type": "mistral", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 32000, "sliding_window": 1024,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("window", "warned"), [(1024, 1), (2048, 0), (None, 0)])
+def test_a_sliding_window_that_is_not_modelled_is_warned_of(window: int | None, warned: int, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text(json.dumps({**MISTRAL, "sliding_window": window}), encoding="utf-8")
+    path = tmp_path / "scenario.yaml"
+    path.write_text(JOB.format(training="", layout="").replace("llama3-8b", "model.json"), encoding="utf-8")
+    warnings = windtunnel.run(path, fidelity="job", out=tmp_path / "run").summary["jobs"][0]["warnings"]
+    assert len(warnings) == warned
+    assert all("a sliding window, of 1024 tokens" in warning for warning in warnings)

@@ -192,6 +192,8 @@ pub struct Architecture {
     pub positions: u64,
     /// Attention of every layer.
     pub attention: Attention,
+    /// Keys that a query sees in those layers that have a sliding window. Work and FLOPs are of layers that have none.
+    pub window: Option<u64>,
     /// Feed-forward block of a dense layer.
     pub dense: FeedForward,
     /// Experts of the sparse layers.

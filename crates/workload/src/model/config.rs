@@ -141,6 +141,15 @@ impl Keys<'_> {
         Ok(Attention::Grouped { heads, kv_heads, head_dim, qkv_bias, output_bias, qk_norm })
     }
 
+    /// The sliding window of layers that have one. Qwen's models have none unless they say `use_sliding_window`.
+    fn window(&self) -> Result<Option<u64>, ConfigError> {
+        let used = self.flag("use_sliding_window", !self.model_type.starts_with("qwen"))?;
+        let full = |kind: &Value| kind == "full_attention";
+        let layers = self.map.get("layer_types").and_then(Value::as_array);
+        let none = layers.is_some_and(|layers| layers.iter().all(full));
+        Ok(self.optional(&["sliding_window"])?.filter(|_| used && !none))
+    }
+
     fn latent(&self) -> Result<Attention, ConfigError> {
         Ok(Attention::Latent {
             heads: self.positive(&["num_attention_heads"])?,
@@ -252,6 +261,7 @@ fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         vocabulary: keys.positive(&["vocab_size"])?,
         positions: 0,
         attention,
+        window: keys.window()?,
         dense: FeedForward { width: dense_width, gated: true, bias: keys.flag("mlp_bias", false)? },
         experts,
         norm: Norm::Rms,
@@ -324,6 +334,7 @@ fn nemotron(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         vocabulary: keys.positive(&["vocab_size"])?,
         positions: 0,
         attention: keys.grouped(keys.flag("attention_bias", false)?, false, false)?,
+        window: None,
         dense: FeedForward {
             width: keys.positive(&["intermediate_size"])?,
             gated: false,
@@ -354,6 +365,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
             output_bias: true,
             qk_norm: false,
         },
+        window: None,
         dense: FeedForward {
             width: keys.optional(&["n_inner", "intermediate_size"])?.unwrap_or(4 * hidden),
             gated: false,
@@ -384,6 +396,7 @@ fn gpt_neox(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
             output_bias: true,
             qk_norm: false,
         },
+        window: None,
         dense: FeedForward { width: keys.positive(&["intermediate_size"])?, gated: false, bias: true },
         experts: None,
         norm: Norm::Layer,
@@ -410,6 +423,29 @@ mod tests {
         assert_eq!(llama(4096, 32, 32, 14336).parameters(), 8_030_261_248);
         assert_eq!(llama(8192, 80, 64, 28672).parameters(), 70_553_706_496);
         assert_eq!(llama(16384, 126, 128, 53248).parameters(), 405_853_388_800);
+    }
+
+    /// As the library reads the keys of Mistral, Qwen 2.5 and GPT-OSS.
+    #[test]
+    fn a_sliding_window_is_known_where_a_model_uses_it() {
+        let window = |keys: &str| {
+            let json = format!(
+                r#"{{{keys},"hidden_size":512,"num_hidden_layers":2,"num_attention_heads":8,"intermediate_size":64,
+                "num_local_experts":2,"num_experts_per_tok":1,"vocab_size":32000}}"#
+            );
+            Architecture::from_config(&json).map(|model| model.window)
+        };
+        assert_eq!(window(r#""model_type":"mistral","sliding_window":4096"#), Ok(Some(4096)));
+        assert_eq!(window(r#""model_type":"mistral","sliding_window":null"#), Ok(None));
+        assert_eq!(window(r#""model_type":"mistral""#), Ok(None));
+        assert_eq!(window(r#""model_type":"qwen2","sliding_window":4096"#), Ok(None));
+        let used = r#""model_type":"qwen2","sliding_window":4096,"use_sliding_window":true"#;
+        assert_eq!(window(used), Ok(Some(4096)));
+        let layers =
+            |kinds: &str| format!(r#""model_type":"gpt_oss","sliding_window":128,"layer_types":[{kinds}]"#);
+        assert_eq!(window(&layers(r#""sliding_attention","full_attention""#)), Ok(Some(128)));
+        assert_eq!(window(&layers(r#""full_attention","full_attention""#)), Ok(None));
+        assert!(window(r#""model_type":"mistral","sliding_window":"all""#).is_err());
     }
 
     #[test]
