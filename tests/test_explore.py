@@ -167,6 +167,7 @@ def test_asking_for_bounds_first_finds_what_following_every_layout_does(where: s
     knobs = found.by_knob()
     assert {"tp", "zero", "schedule"} <= knobs.keys()
     assert knobs == slow.by_knob()
+    assert found.sailor() == slow.sailor()
 
 
 def test_layers_move_between_stages() -> None:

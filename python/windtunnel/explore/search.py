@@ -21,7 +21,7 @@ from windtunnel.layout.job import explain
 from windtunnel.layout.priced import Answer, Estimates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from windtunnel.explore.space import Space
     from windtunnel.layout.job import Job
@@ -99,16 +99,8 @@ class Found:
         return {key: least for key, least in best.items() if len(least) > 1}
 
     def sailor(self) -> Row | None:
-        """What Sailor's planner can choose (Strati et al. 2025).
-
-        Pipelines outermost, 1F1B, no chunks, no context parallelism.
-        """
-        of = (
-            row for row in self.rows
-            if row[0].order == "pp-out" and row[0].schedule == "1f1b" and row[0].chunks == 1 and row[0].cp == 1
-            and row[0].replicate == 1 and not row[0].layers
-        )  # fmt: skip
-        return next(of, None)
+        """The fastest that Sailor's planner can choose."""
+        return next((row for row in self.rows if _sails(row[0])), None)
 
     def empty(self) -> str:
         """What emptied the space, the most frequent reason first."""
@@ -153,6 +145,15 @@ def search(
         found.rows = [row for row in found.rows if not row[1].least] or found.rows
     found.rows.sort(key=_by_time)
     return found
+
+
+def _sails(candidate: Candidate) -> bool:
+    """Whether Sailor's planner can choose it (Strati et al. 2025).
+
+    Pipelines outermost, 1F1B, no chunks, no context parallelism.
+    """
+    plain = candidate.schedule == "1f1b" and candidate.chunks == 1 and not candidate.layers
+    return plain and candidate.order == "pp-out" and candidate.cp == 1 and candidate.replicate == 1
 
 
 def _seconds(row: Row) -> float:
@@ -209,18 +210,19 @@ class _Asked:
     def settle(self) -> None:
         """Asks again of what is told.
 
-        Of the best, the front and the best by knob with exchanges beside passes; of the best and the front then also
-        with exchanges inside passes that meet others on links.
+        Of the best, the front, the best by knob and Sailor's with exchanges beside passes; of the best and the front
+        then also with exchanges inside passes that meet others on links.
         """
         settings, found = self._settings, self.found
 
         def front() -> list[Row]:
             return [*found.ranked(settings.objective)[: settings.settled], *found.front()]
 
-        def knobs() -> list[Row]:
-            return [row for least in found.by_knob().values() for row in least.values()]
+        def beside() -> list[Row]:
+            knobs = [row for least in found.by_knob().values() for row in least.values()]
+            return [*front(), *knobs, *filter(None, [found.sailor()])]
 
-        self.until(lambda: [*front(), *knobs()], followed, "apart")
+        self.until(beside, followed, "apart")
         settled: set[Candidate] = set()
         self.until(front, lambda row: row[0] in settled, "close", settled)
 
@@ -264,12 +266,17 @@ def _rivals(found: Found, settings: Settings, final: Callable[[Row], bool]) -> s
     if settings.objective == "time" and len(ended) >= settings.settled:
         cut = _seconds(ended[settings.settled - 1])
         rivals = {row[0] for row in others if NEAR * _seconds(row) <= cut}
+
+    def classes(candidate: Candidate) -> Iterator[tuple[str, Any]]:
+        yield from ((key, getattr(candidate, key)) for key in KNOBS)
+        yield "sails", _sails(candidate)
+
     best: dict[tuple[str, Any], float] = {}
     for row in ended:
-        for key in KNOBS:
-            best.setdefault((key, getattr(row[0], key)), _seconds(row))
+        for one in classes(row[0]):
+            best.setdefault(one, _seconds(row))
     for row in others:
-        if any(NEAR * _seconds(row) < best.get((key, getattr(row[0], key)), 0.0) for key in KNOBS):
+        if any(NEAR * _seconds(row) < best.get(one, 0.0) for one in classes(row[0])):
             rivals.add(row[0])
     least = float("inf")
     for row in sorted(found.rows, key=lambda row: (row[1].memory_bytes, _seconds(row))):
