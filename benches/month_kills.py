@@ -81,7 +81,9 @@ def main() -> None:
         print(f"{days:.1f} days in {whole:.0f} s, undisturbed")
         journal, arguments = journal_of(often), [*MONTH, "--out", "often"]
         for target in sorted(draw.uniform(0.0, 0.95 * length) for _ in range(most)):
-            wait_s = draw.uniform(0.0, whole / (2 * most))
+            # Late in the month little is left: it shall not end before it is killed.
+            left_s = whole * (1.0 - target / length)
+            wait_s = draw.uniform(0.0, min(whole / (2 * most), left_s / 4))
             if not killed(begun(arguments, folder), journal, target, wait_s):
                 break
             kills.append(size(journal))
