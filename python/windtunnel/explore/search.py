@@ -233,7 +233,7 @@ class _Asked:
         depth: Depth,
         asked: set[Candidate] | None = None,
     ) -> None:
-        """Asks again until all that is `told` is `final`. Answers do not become less by it."""
+        """Asks again of what is `told`, at `depth`, until all of it is `final`; `asked` hears which were."""
         found, number = self.found, 0
         while True:
             found.rows.sort(key=_by_time)

@@ -29,7 +29,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
-    /// All passes along one line. Where they would have to be followed with exchanges beside them, this is the least that they take.
+    /// All passes along one line. Where they would have to be followed with exchanges beside them, this is the least that they take, to 3%.
     Line,
     /// Where pipeline ranks share links, their gathers, reductions and messages are followed over time.
     Apart,
@@ -45,7 +45,7 @@ pub struct Answer {
     pub refused: Option<String>,
     /// Seconds of an iteration.
     pub iteration_s: Option<f64>,
-    /// Whether it takes longer, since exchanges beside its passes were not followed.
+    /// Whether these are a bound from below, which the step exceeds or misses by 3% at most: exchanges beside its passes were not followed.
     pub least: bool,
     /// Of these: computations of the busiest pipeline rank.
     pub compute_s: f64,

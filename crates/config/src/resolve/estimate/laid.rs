@@ -51,7 +51,8 @@ pub(super) struct Laid {
 pub(super) enum Walk {
     /// Along a course, side by side with others.
     Line,
-    /// The same of a step that is to be followed, as if parameters were at hand in time and ranks shared no links: followed it takes no less.
+    /// The same of a step that is to be followed, as if parameters were at hand in time and ranks shared no links.
+    /// Followed it takes no less, but for 3%: a line lets gradients leave a little later than they do.
     Least,
     /// Passes and exchanges together.
     Followed,
