@@ -45,7 +45,7 @@ pub struct Answer {
     pub refused: Option<String>,
     /// Seconds of an iteration.
     pub iteration_s: Option<f64>,
-    /// Whether these are a bound from below, which the step exceeds or misses by 3% at most: exchanges beside its passes were not followed.
+    /// Whether the step may take longer (and 3% less at most): exchanges beside its passes were not followed.
     pub least: bool,
     /// Of these: computations of the busiest pipeline rank.
     pub compute_s: f64,
