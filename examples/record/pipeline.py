@@ -25,7 +25,11 @@ def main() -> None:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     layer = nn.TransformerEncoderLayer(given.hidden, 4, 4 * given.hidden, dropout=0.0, batch_first=True).to(device)
-    stage = PipelineStage(layer, rank, ranks, device)
+    # What stages hand on; unless it is told, they send each other its shape before the first step, which a capture has no peer for.
+    first = torch.empty(2, 32, given.hidden, device=device)
+    between = first.clone().requires_grad_()
+    takes = between if rank else first
+    stage = PipelineStage(layer, rank, ranks, device, input_args=(takes,), output_args=(between,))
     schedule = Schedule1F1B(stage, given.microbatches, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
     for _ in range(given.steps):

@@ -387,11 +387,20 @@ def _mode(out: _Out) -> Any:
     def bytes_of(tensors: list[Any]) -> int:
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def without(func: Any, args: Any, kwargs: Any) -> Any:
-        """The call with tensors of one element: process groups know none without memory."""
+    def without(func: Any, args: Any, kwargs: Any, whole: Any = None, ranks: int = 1) -> Any:
+        """The call with tensors of one element: process groups know none without memory.
+
+        `whole` is the tensor that holds a part of each of `ranks`: from PyTorch 2.15 on its length is compared with the part's.
+        """
         with _disable_current_modes():
-            one = torch.empty(1)
-            stand = tree_map(lambda leaf: one if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
+            one, all_parts = torch.empty(1), torch.empty(ranks)
+
+            def stand_in(leaf: Any) -> Any:
+                if not isinstance(leaf, torch.Tensor):
+                    return leaf
+                return all_parts if leaf is whole else one
+
+            stand = tree_map(stand_in, (args, kwargs))
             return func(*stand[0], **stand[1])
 
     class Mode(TorchDispatchMode):
@@ -421,7 +430,12 @@ def _mode(out: _Out) -> Any:
             else:
                 texts = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, str)]
                 members = dist.get_process_group_ranks(c10d._resolve_process_group(texts[-1]))
-            result = without(func, args, kwargs) if space == "c10d" else func(*args, **kwargs)
+            if space == "c10d":
+                # The output comes first.
+                whole = {"all_gather": args[0], "reduce_scatter": args[1]}.get(kind) if len(args) > 1 else None
+                result = without(func, args, kwargs, whole, dist.get_world_size() if members is None else len(members))
+            else:
+                result = func(*args, **kwargs)
             inputs = tensors_of(args)
             # The whole buffer: what a rank holds at the larger end.
             if space == "c10d" and kind in ("all_gather", "reduce_scatter", "all_to_all"):
