@@ -390,7 +390,7 @@ def _mode(out: _Out) -> Any:
     def without(func: Any, args: Any, kwargs: Any, whole: Any = None, ranks: int = 1) -> Any:
         """The call with tensors of one element: process groups know none without memory.
 
-        `whole` is the tensor that holds a part of each of `ranks`: from PyTorch 2.15 on its length is compared with the part's.
+        `whole` is the tensor that holds a part of each of `ranks`: PyTorch 2.15 compares its length with the part's.
         """
         with _disable_current_modes():
             one, all_parts = torch.empty(1), torch.empty(ranks)
