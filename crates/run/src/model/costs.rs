@@ -84,8 +84,7 @@ fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalanc
         overhead: parts.overhead,
         gap: parts.gap,
         gap_per_byte: sample.map_or(0, |sample| {
-            let rate = parts.bus.map_or(sample.rate, |bus| bus.min(sample.rate));
-            femtoseconds_per_byte(rate, mtu, mtu - header)
+            femtoseconds_per_byte(parts.handed_over(sample.rate), mtu, mtu - header)
         }),
         overhead_per_byte: 0,
         eager_limit: EAGER,
