@@ -67,8 +67,7 @@ fn never_shares(topology: &Topology, balancer: LoadBalancer) -> bool {
     match balancer {
         LoadBalancer::Ideal => true,
         LoadBalancer::Spray => {
-            topology.shape_name() == "clos"
-                && !topology.summary().tiers.iter().any(TierSummary::narrows)
+            topology.shape_name() == "clos" && !topology.summary().tiers.iter().any(TierSummary::narrows)
         }
         LoadBalancer::Ecmp | LoadBalancer::DestinationModulo => false,
     }

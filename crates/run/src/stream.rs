@@ -1,9 +1,7 @@
 //! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends and per stay on a host.
 
 use windtunnel_cluster::by_duration::{Ended, Observer, Outcome, RunError, run as run_by_duration};
-use windtunnel_cluster::cluster::{
-    ClusterError, FaultRecord, JobId, JobTime, Listener, Machine, Stay,
-};
+use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, JobTime, Listener, Machine, Stay};
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::CalendarTime;
 use windtunnel_plan::Plan;
@@ -147,7 +145,8 @@ impl Rows {
             .with("preemptions", Column::U32(self.time.iter().map(JobTime::stops).collect()))
             .with("interruptions", Column::U32(self.time.iter().map(|time| time.interruptions).collect()));
         for (place, name) in JobTime::NAMES.into_iter().enumerate() {
-            batch = batch.with(name, Column::F64(self.time.iter().map(|time| time.seconds()[place]).collect()));
+            batch =
+                batch.with(name, Column::F64(self.time.iter().map(|time| time.seconds()[place]).collect()));
         }
         super::origins::columns(batch, &self.origin)
     }

@@ -65,8 +65,8 @@ pub(crate) struct Debts {
 }
 
 impl Debts {
-    pub const FRESH: Self = Self { loads: true, restarts: false, wrote: false };
-    pub const NONE: Self = Self { loads: false, restarts: false, wrote: false };
+    pub(crate) const FRESH: Self = Self { loads: true, restarts: false, wrote: false };
+    pub(crate) const NONE: Self = Self { loads: false, restarts: false, wrote: false };
 }
 
 impl Life {
