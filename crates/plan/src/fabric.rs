@@ -1,5 +1,6 @@
 //! The fabric and what its hosts are made of.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use windtunnel_kernel::{BitRate, Span};
@@ -34,6 +35,25 @@ pub struct FabricParts {
 }
 
 impl FabricParts {
+    /// What arrives of `rate` behind what joins NICs to their hosts.
+    pub fn handed_over(&self, rate: BitRate) -> BitRate {
+        self.bus.map_or(rate, |bus| bus.min(rate))
+    }
+
+    /// All links that run at a part of their rate, each once, in order: the product of what slows it down on its own, as `slowed`
+    /// says it, if what joins a NIC to its host is not slower still.
+    pub fn slow_links(&self, slowed: impl IntoIterator<Item = (LinkId, f64)>) -> Vec<(LinkId, f64)> {
+        let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
+        for (link, part) in slowed {
+            *parts.entry(link).or_insert(1.0) *= part;
+        }
+        for (link, share) in self.bus_links() {
+            let part = parts.entry(link).or_insert(1.0);
+            *part = part.min(share);
+        }
+        parts.into_iter().collect()
+    }
+
     /// Links of NICs that are faster than what joins these to their hosts, with the part of their rate that is of use.
     pub fn bus_links(&self) -> impl Iterator<Item = (LinkId, f64)> {
         let (topology, planes) = (&self.topology, self.topology.planes());

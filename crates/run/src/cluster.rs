@@ -74,7 +74,7 @@ impl ClusterUse {
         if let Some(alone) = alone.filter(|&alone| alone > 0) {
             self.slowdowns.push(slowdown(submit, finish, alone));
         }
-        self.preemptions += u64::from(time.stops);
+        self.preemptions += u64::from(time.stops());
     }
 
     /// Enters what the timeline says.

@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 use windtunnel_kernel::{EndpointId, NicId, RankId, Span};
 use windtunnel_plan::Plan;
 use windtunnel_plan::jobs::Work;
-use windtunnel_topology::{LoadBalancer, PathClass, Route, Topology};
+use windtunnel_topology::{LoadBalancer, PathClass, Route, TierSummary, Topology};
 use windtunnel_workload::OpKind;
 use windtunnel_workload::collectives::{self, Form};
 
@@ -67,8 +67,7 @@ fn never_shares(topology: &Topology, balancer: LoadBalancer) -> bool {
     match balancer {
         LoadBalancer::Ideal => true,
         LoadBalancer::Spray => {
-            topology.shape_name() == "clos"
-                && topology.summary().tiers.iter().all(|tier| tier.oversubscription.unwrap_or(1.0) <= 1.0)
+            topology.shape_name() == "clos" && !topology.summary().tiers.iter().any(TierSummary::narrows)
         }
         LoadBalancer::Ecmp | LoadBalancer::DestinationModulo => false,
     }

@@ -1,7 +1,7 @@
 //! Job fidelity for many jobs: no fabric and no episodes, a row per job as it ends and per stay on a host.
 
 use windtunnel_cluster::by_duration::{Ended, Observer, Outcome, RunError, run as run_by_duration};
-use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, Listener, Machine, Stay};
+use windtunnel_cluster::cluster::{ClusterError, FaultRecord, JobId, JobTime, Listener, Machine, Stay};
 use windtunnel_cluster::free::Locator;
 use windtunnel_kernel::CalendarTime;
 use windtunnel_plan::Plan;
@@ -121,18 +121,15 @@ struct Rows {
     duration: Vec<f64>,
     waiting: Vec<f64>,
     slowdown: Vec<f64>,
-    preemptions: Vec<u32>,
-    interruptions: Vec<u32>,
     late: Vec<f64>,
-    lost: Vec<f64>,
-    checkpoint: Vec<f64>,
+    time: Vec<JobTime>,
     origin: Vec<Origin>,
 }
 
 impl Rows {
     fn batch(self) -> Batch {
         let count = self.job.len();
-        let batch = Batch::default()
+        let mut batch = Batch::default()
             .with("job", Column::U64(self.job))
             .with("line", Column::U32(self.line))
             .with("state", Column::repeated("finished", count))
@@ -145,10 +142,12 @@ impl Rows {
             .with("waiting_s", Column::F64(self.waiting))
             .with("slowdown", Column::F64(self.slowdown))
             .with("late_s", Column::F64(self.late))
-            .with("preemptions", Column::U32(self.preemptions))
-            .with("interruptions", Column::U32(self.interruptions))
-            .with("lost_s", Column::F64(self.lost))
-            .with("checkpoint_s", Column::F64(self.checkpoint));
+            .with("preemptions", Column::U32(self.time.iter().map(JobTime::stops).collect()))
+            .with("interruptions", Column::U32(self.time.iter().map(|time| time.interruptions).collect()));
+        for (place, name) in JobTime::NAMES.into_iter().enumerate() {
+            batch =
+                batch.with(name, Column::F64(self.time.iter().map(|time| time.seconds()[place]).collect()));
+        }
         super::origins::columns(batch, &self.origin)
     }
 }
@@ -201,11 +200,8 @@ impl Observer for Watcher<'_> {
         rows.duration.push(seconds(duration));
         rows.waiting.push(seconds(start - submit));
         rows.slowdown.push(slowdown(submit, finish, duration));
-        rows.preemptions.push(ended.time.stops);
-        rows.interruptions.push(ended.time.interruptions);
         rows.late.push(late.map_or(f64::NAN, seconds));
-        rows.lost.push(seconds(ended.time.lost));
-        rows.checkpoint.push(seconds(ended.time.checkpoint));
+        rows.time.push(ended.time);
         rows.origin.push(Origin::of(&self.stream.facts, index));
         if rows.job.len() == ROWS { self.flush() } else { Ok(()) }
     }

@@ -152,7 +152,7 @@ impl JobSummary<'_> {
         // Of a job whose iterations were all disturbed on their way no more is known than the mean.
         let quantile = |q: f64| weighted_quantile(&spans, q).map(seconds).or(iteration_time);
         let took = self.start.zip(self.finish).map(|(start, finish)| finish.ns() - start.ns());
-        json!({
+        let mut summary = json!({
             "name": self.job_plan.name,
             "state": self.state.name(),
             "line": self.job_plan.line,
@@ -188,11 +188,13 @@ impl JobSummary<'_> {
             "finish_s": calendar(self.finish),
             "time_band_s": took.map(|_| NORMAL_95 * self.variance.sqrt() / 1e9),
             "late_s": self.late().map(|ns| ns as f64 / 1e9),
-            "lost_s": self.time.lost as f64 / 1e9,
-            "checkpoint_s": self.time.checkpoint as f64 / 1e9,
-            "interruptions": self.time.interruptions,
-            "preemptions": self.time.stops,
-        })
+        });
+        for (name, seconds) in JobTime::NAMES.into_iter().zip(self.time.seconds()) {
+            summary[name] = json!(seconds);
+        }
+        summary["interruptions"] = json!(self.time.interruptions);
+        summary["preemptions"] = json!(self.time.stops());
+        summary
     }
 }
 
@@ -220,7 +222,7 @@ pub(crate) fn jobs_table(jobs: &[Value]) -> Batch {
     for (column, dimension) in EXPOSED.into_iter().zip(Dimension::ALL) {
         batch = batch.with(column, figures(&|job| job["exposed_s"][dimension.name()].as_f64()));
     }
-    const REST: [&str; 13] = [
+    const REST: [&str; 11] = [
         "bubble_s",
         "straggler_s",
         "host_s",
@@ -232,10 +234,8 @@ pub(crate) fn jobs_table(jobs: &[Value]) -> Batch {
         "start_s",
         "finish_s",
         "late_s",
-        "lost_s",
-        "checkpoint_s",
     ];
-    for key in REST {
+    for key in REST.into_iter().chain(JobTime::NAMES) {
         batch = batch.with(key, named(key));
     }
     batch = batch.with("interruptions", counts("interruptions")).with("preemptions", counts("preemptions"));

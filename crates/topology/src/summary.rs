@@ -64,6 +64,41 @@ pub struct TierSummary {
     pub oversubscription: Option<f64>,
 }
 
+impl TopologySummary {
+    /// How many times as much leaves the hosts as passes the top of the fabric: the oversubscription of all tiers together, 1 in
+    /// shapes that have none.
+    pub fn narrowing(&self) -> f64 {
+        self.tiers.iter().filter_map(|tier| tier.oversubscription).product()
+    }
+
+    /// Ways up that the numbers of paths tell apart: numbers that are equal modulo it take the same port up of every switch. 1
+    /// in shapes without oversubscription.
+    pub fn distinct_ways(&self) -> u64 {
+        let ways = self.tiers.iter().filter(|tier| tier.oversubscription.is_some());
+        ways.fold(1, |all: u64, tier| lcm(all, u64::from(tier.ports_up.max(1))))
+    }
+}
+
+impl TierSummary {
+    /// Whether more comes into its switches from below than they can pass on, with all ports in use.
+    pub fn narrows(&self) -> bool {
+        self.oversubscription.is_some_and(|ratio| ratio > 1.0)
+    }
+
+    /// With what its cables `down` and `up` carry together, in bits per second, of one switch or of all; none go up from the top.
+    pub(crate) fn with_rates(self, down: f64, up: f64) -> Self {
+        Self { oversubscription: (up > 0.0).then(|| down / up), ..self }
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
+
 /// Counts a fabric whose shape has no formula for it, port by port.
 pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> TopologySummary {
     struct Tier {
@@ -154,5 +189,13 @@ pub(crate) fn count<S: Shape>(shape: &S, hosts: &Hosts, edge: &Edge) -> Topology
                 oversubscription: None,
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn least_common_multiples() {
+        assert_eq!([(1, 5), (4, 6), (64, 64), (8, 2)].map(|(a, b)| super::lcm(a, b)), [5, 12, 64, 8]);
     }
 }

@@ -10,11 +10,11 @@ use windtunnel_kernel::{CalendarTime, EndpointId, Span};
 
 use super::carry::{self, Departed, Instant};
 use super::order::Order;
-use super::progress::{NORMAL_95, Rate, Work};
+use super::progress::{Rate, Work};
 use super::timeline::Timeline;
 use super::{Episode, EpisodeRunner, Histories, JobHistory, JobRequest, Reached, Resident, Settings, Worked};
 use crate::cluster::{Change, Cluster, ClusterError, FaultRecord, JobId, Machine};
-use crate::life::{Checkpoint, Every, Segment, UNKNOWN};
+use crate::life::{Segment, UNKNOWN};
 use crate::scheduler::Scheduler;
 use crate::view::View;
 
@@ -425,14 +425,9 @@ impl<'a> Calendar<'a> {
             self.depart(&entry);
             let job = self.given[entry.id.0 as usize];
             let began = self.cluster.first_start(entry.id).map_or(now, windtunnel_kernel::CalendarTime::ns);
+            let variance = self.variance_of_writes(job, now - began);
             let history = &mut self.histories[job];
-            if let Some(Checkpoint { every: Every::Time(every), write }) = self.requests[job].life.checkpoint
-                && now - began >= every
-            {
-                // A nanosecond may decide in which iteration a write is due, and so how many there are.
-                let off = write as f64 / NORMAL_95;
-                history.variance += off * off;
-            }
+            history.variance += variance;
             history.finish = Some(CalendarTime::from_ns(now));
             // What is left is of roundings.
             history.done.add(entry.placement.len(), entry.left.0);

@@ -40,6 +40,40 @@ impl GpuTime {
     }
 }
 
+/// What became of a job's time on GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobTime {
+    /// Nanoseconds of work undone, and of restarts.
+    pub lost: u64,
+    /// Nanoseconds of checkpoints.
+    pub checkpoint: u64,
+    /// Times that it was started.
+    pub starts: u32,
+    /// Times that it lost its GPUs.
+    pub interruptions: u32,
+}
+
+impl JobTime {
+    /// Names in results of [`Self::seconds`].
+    pub const NAMES: [&str; 2] = ["lost_s", "checkpoint_s"];
+
+    /// Seconds of what is lost, and of checkpoints.
+    pub fn seconds(&self) -> [f64; 2] {
+        [self.lost, self.checkpoint].map(|ns| ns as f64 / 1e9)
+    }
+
+    /// Times that the scheduler stopped it, or that it moved out of the way of maintenance, and went on again.
+    pub const fn stops(&self) -> u32 {
+        self.starts.saturating_sub(1 + self.interruptions)
+    }
+
+    /// It spent time so.
+    pub(super) const fn spend(&mut self, parts: &Parts) {
+        self.lost += parts.restart;
+        self.checkpoint += parts.checkpoint;
+    }
+}
+
 /// Counts GPU-nanoseconds as time passes.
 #[derive(Clone, Debug)]
 pub struct Ledger {

@@ -34,7 +34,7 @@ use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{CalendarTime, EndpointId};
 
 pub use error::ClusterError;
-pub use ledger::{GpuTime, Ledger};
+pub use ledger::{GpuTime, JobTime, Ledger};
 pub use listener::{Happening, Listener};
 pub use machine::Machine;
 pub use records::{FaultRecord, Reason, Tally};
@@ -46,7 +46,7 @@ pub use crate::view::{Job, JobId, Running, View};
 use self::machine::empty_region;
 use crate::faults::Outages;
 use crate::free::FreeSet;
-use crate::life::{Parts, Segment, State};
+use crate::life::{Debts, Parts, Segment, State};
 use crate::placement::{Locality, Placement};
 use crate::scheduler::{Decision, Scheduler};
 
@@ -84,16 +84,10 @@ struct Status {
     done: u64,
     /// Of it safe in a checkpoint.
     kept: u64,
-    /// Work undone, and time of restarts.
-    lost: u64,
-    /// Time of checkpoints.
-    checkpoint: u64,
+    /// What became of its time so far, that of the present segment not counted.
+    time: JobTime,
     place: Place,
-    /// Times that it was started.
-    starts: u32,
-    /// Times that it was interrupted.
-    interruptions: u32,
-    /// Of these since work was last safe.
+    /// Interruptions since work was last safe.
     futile: u32,
 }
 
@@ -108,35 +102,6 @@ enum Place {
     /// Interrupted, until the cluster reacts.
     Away(Debts),
     Ended,
-}
-
-/// What a waiting job pays before it works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Debts {
-    /// Its data come from elsewhere.
-    loads: bool,
-    /// It was stopped, and its GPUs know it no longer.
-    restarts: bool,
-    /// It wrote a checkpoint as it was stopped.
-    wrote: bool,
-}
-
-impl Debts {
-    const FRESH: Self = Self { loads: true, restarts: false, wrote: false };
-    const NONE: Self = Self { loads: false, restarts: false, wrote: false };
-}
-
-/// What became of a job's time on GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JobTime {
-    /// Nanoseconds of work undone, and of restarts.
-    pub lost: u64,
-    /// Nanoseconds of checkpoints.
-    pub checkpoint: u64,
-    /// Times that the scheduler stopped it, or that it moved out of the way of maintenance.
-    pub stops: u32,
-    /// Times that it lost its GPUs.
-    pub interruptions: u32,
 }
 
 /// See the module page.
@@ -196,11 +161,8 @@ impl<'a> Cluster<'a> {
             start: 0,
             done: 0,
             kept: 0,
-            lost: 0,
-            checkpoint: 0,
+            time: JobTime::default(),
             place: Place::Ahead,
-            starts: 0,
-            interruptions: 0,
             futile: 0,
         };
         let outages = machine.upkeep.map(|upkeep| Outages::new(upkeep, machine));
@@ -257,12 +219,7 @@ impl<'a> Cluster<'a> {
         let moves = left.is_some_and(|left| onto.is_none_or(|onto| onto.placement != *left));
         let away =
             life.data_region.is_none() || onto.is_none_or(|onto| life.data_region != Some(onto.region));
-        let pause = Parts {
-            loading: if debts.loads && away { life.loading } else { 0 },
-            restart: if debts.restarts { life.restart } else { 0 } + if moves { life.migration } else { 0 },
-            checkpoint: if debts.wrote { life.write() } else { 0 },
-            work: 0,
-        };
+        let pause = life.pause(debts, away, moves);
         let every = life.interval();
         let first = every.saturating_sub(status.done - status.kept).max(1);
         Segment { begin: self.now, pause, first, every, write: life.write() }
@@ -270,7 +227,7 @@ impl<'a> Cluster<'a> {
 
     /// What random choices of the job's next start are drawn from.
     fn placement_key(&self, job: JobId) -> u64 {
-        let starts = self.status[job.0 as usize].starts;
+        let starts = self.status[job.0 as usize].time.starts;
         combine(self.machine.seed, u64::from(job.0) << 32 | u64::from(starts))
     }
 
@@ -531,7 +488,7 @@ impl<'a> Cluster<'a> {
         let status = &mut self.status[job.0 as usize];
         status.first_start = status.first_start.min(self.now);
         status.start = self.now;
-        status.starts += 1;
+        status.time.starts += 1;
         status.place = Place::Running(self.running.len() as u32);
         self.hold(job, &running.placement);
         self.running.push(running);
@@ -573,7 +530,7 @@ impl<'a> Cluster<'a> {
     fn keep(&mut self, job: JobId, loads: bool) -> Debts {
         let life = self.machine.lives.of(job.0 as usize);
         let status = &mut self.status[job.0 as usize];
-        let wrote = status.done > status.kept && life.checkpoint.is_some();
+        let wrote = status.done > status.kept && life.saves();
         status.kept = status.done;
         Debts { loads, restarts: true, wrote }
     }
@@ -596,8 +553,7 @@ impl<'a> Cluster<'a> {
             status.futile = 0;
         }
         status.done += elastic::done_in(state.parts.work, gpus, asked);
-        status.lost += state.parts.restart;
-        status.checkpoint += state.parts.checkpoint;
+        status.time.spend(&state.parts);
         self.ledger.spend(&state.parts, gpus);
         state
     }

@@ -13,9 +13,10 @@
 use rustc_hash::FxHashSet;
 use windtunnel_kernel::EndpointId;
 
-use super::{Change, Cluster, Debts, FaultRecord, HOPELESS, JobId, Place, Reason, Running, Tally, View};
+use super::{Change, Cluster, FaultRecord, HOPELESS, JobId, Place, Reason, Running, Tally, View};
 use crate::faults::{Cause, Known};
 use crate::faults::{Class, Component, Event, Leave, Out, Outages, Upkeep};
+use crate::life::Debts;
 use crate::scheduler::{Absence, Scheduler};
 
 impl Cluster<'_> {
@@ -341,8 +342,8 @@ impl Cluster<'_> {
         let status = &mut self.status[job.0 as usize];
         let undone = status.done - status.kept;
         status.done = status.kept;
-        status.lost += undone;
-        status.interruptions += 1;
+        status.time.lost += undone;
+        status.time.interruptions += 1;
         status.futile += 1;
         if status.futile >= HOPELESS {
             self.hopeless.get_or_insert(job);

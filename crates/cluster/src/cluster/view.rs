@@ -3,9 +3,9 @@
 use windtunnel_kernel::{CalendarTime, EndpointId};
 
 use super::machine::empty_region;
-use super::{Cluster, Debts, Job, JobId, JobTime, NEVER, Place, Queue, Running, View};
+use super::{Cluster, Job, JobId, JobTime, NEVER, Place, Queue, Running, View};
 use crate::free::FreeSet;
-use crate::life::Segment;
+use crate::life::{Debts, Segment};
 use crate::placement::{Locality, Need};
 
 impl View for Cluster<'_> {
@@ -135,7 +135,7 @@ impl Cluster<'_> {
 
     /// Times that a job was started.
     pub fn starts(&self, job: JobId) -> u32 {
-        self.status[job.0 as usize].starts
+        self.status[job.0 as usize].time.starts
     }
 
     /// What a running job does when, from its last start (or [`Self::replan`]) on; `None` if it does not run.
@@ -148,12 +148,6 @@ impl Cluster<'_> {
 
     /// What became of a job's time so far.
     pub fn job_time(&self, job: JobId) -> JobTime {
-        let status = &self.status[job.0 as usize];
-        JobTime {
-            lost: status.lost,
-            checkpoint: status.checkpoint,
-            stops: status.starts.saturating_sub(1 + status.interruptions),
-            interruptions: status.interruptions,
-        }
+        self.status[job.0 as usize].time
     }
 }

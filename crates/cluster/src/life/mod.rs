@@ -53,7 +53,39 @@ pub struct Life {
 /// Time of a load that nothing is known of: longer than anything, with room to add to.
 pub const UNKNOWN: u64 = u64::MAX / 4;
 
+/// What a waiting job pays before it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Debts {
+    /// Its data come from elsewhere.
+    pub loads: bool,
+    /// It was stopped, and its GPUs know it no longer.
+    pub restarts: bool,
+    /// It wrote a checkpoint as it was stopped.
+    pub wrote: bool,
+}
+
+impl Debts {
+    pub(crate) const FRESH: Self = Self { loads: true, restarts: false, wrote: false };
+    pub(crate) const NONE: Self = Self { loads: false, restarts: false, wrote: false };
+}
+
 impl Life {
+    /// Whether it saves its work now and then, and pauses for that.
+    pub const fn saves(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// What a job that owes `debts` pays before it works, where its data are `away`; `moves`: on other GPUs than it had.
+    pub(crate) fn pause(&self, debts: Debts, away: bool, moves: bool) -> Parts {
+        let only = |paid: bool, ns: u64| if paid { ns } else { 0 };
+        Parts {
+            loading: only(debts.loads && away, self.loading),
+            restart: only(debts.restarts, self.restart) + only(moves, self.migration),
+            checkpoint: only(debts.wrote, self.write()),
+            work: 0,
+        }
+    }
+
     /// Nanoseconds of work between writes, where that is known; for ever if there are none.
     pub(crate) fn interval(&self) -> u64 {
         match self.checkpoint {

@@ -159,7 +159,7 @@ fn an_interrupted_job_goes_back_to_its_last_finished_checkpoint() {
     let time = replayed.gpu_time;
     assert_eq!((time.lost, time.restart, time.checkpoint), (2 * (95 + 38), 2 * 14, 2 * (10 + 10)));
     assert_eq!(time.useful(), 2 * 250);
-    assert_eq!((ended[0].time.interruptions, ended[0].time.stops), (2, 0));
+    assert_eq!((ended[0].time.interruptions, ended[0].time.stops()), (2, 0));
     assert_eq!(ended[0].time.lost, 95 + 38 + 14);
     let tally = |class| {
         replayed.tallies.iter().find(|(reason, _)| *reason == Reason::Fault(class)).expect("all are").1
@@ -245,7 +245,7 @@ fn moving_costs_where_the_gpus_are_others_and_loading_where_the_data_are_not() {
     let upkeep = Upkeep { maintenance: vec![window], ..nothing(&plant) };
     let life = Life { migration: 30, loading: 40, restart: 2, ..Life::default() };
     let (ended, replayed) = run("fcfs", &[job(0, 1, 200)], &with(&upkeep, life.clone()));
-    assert_eq!((ended[0].finish.ns(), ended[0].time.stops), (40 + 200 + 2 + 30, 1));
+    assert_eq!((ended[0].finish.ns(), ended[0].time.stops()), (40 + 200 + 2 + 30, 1));
     assert_eq!((replayed.gpu_time.loading, replayed.gpu_time.restart), (40, 32));
     let near = Life { data_region: Some(0), ..life };
     assert_eq!(run("fcfs", &[job(0, 1, 200)], &with(&upkeep, near)).0[0].finish.ns(), 200 + 2 + 30);
@@ -513,10 +513,10 @@ fn elastic_work_is_conserved() {
         let time = replayed.gpu_time;
         assert_eq!(time.total(), u128::from(replayed.end.ns()) * 16, "{name}, seed {seed}");
         let asked: i128 = jobs.iter().map(|job| i128::from(job.estimate) * i128::from(job.gpus)).sum();
-        let starts: i128 = ended.iter().map(|e| i128::from(1 + e.time.stops + e.time.interruptions)).sum();
+        let starts: i128 = ended.iter().map(|e| i128::from(1 + e.time.stops() + e.time.interruptions)).sum();
         let off = (time.useful() as i128 - asked).abs();
         assert!(off <= starts * 2 * 16, "{name}, seed {seed}: {off} after {starts} starts");
-        resized += ended.iter().map(|ended| ended.time.stops).sum::<u32>();
+        resized += ended.iter().map(|ended| ended.time.stops()).sum::<u32>();
     }
     assert!(resized > 800, "{resized}");
 }

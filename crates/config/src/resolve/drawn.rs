@@ -12,7 +12,7 @@ use windtunnel_plan::stream::JobStream;
 use super::context::Context;
 use super::jobs;
 use super::{JobPlan, elastic, model};
-use crate::schema::{CalendarSpan, Job, JobKind, JobSource, WorkloadSource};
+use crate::schema::{JobKind, JobSource, WorkloadSource};
 
 /// A kind laid out over a number of GPUs; `None` if it does not fit them.
 struct Laid {
@@ -149,24 +149,8 @@ fn lay(
     if let Some(flows) = &mut workload.flows {
         flows.ranks = Some(gpus);
     }
-    let job = Job {
-        name: kind.name.clone(),
-        workload: Some(workload),
-        parallelism,
-        placement: source.placement.clone(),
-        iterations: kind.iterations.unwrap_or(1),
-        submit: CalendarSpan(0),
-        duration: None,
-        gpus: None,
-        priority: 0,
-        locality: source.locality.clone(),
-        estimate: None,
-        deadline: None,
-        checkpoint: source.checkpoint.clone(),
-        restart: source.restart,
-        data: source.data.clone(),
-        elastic: source.elastic.as_ref().map(|shares| elastic::of_shares(shares, gpus, context.gpus())),
-    };
+    let elastic = source.elastic.as_ref().map(|shares| elastic::of_shares(shares, gpus, context.gpus()));
+    let job = source.job(kind, workload, parallelism, elastic);
     let plan = jobs::plan(&job, context, evidence)?;
     Ok((plan.ranks() == gpus as usize).then_some(plan))
 }

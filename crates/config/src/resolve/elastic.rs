@@ -18,7 +18,8 @@ use windtunnel_plan::load::Load;
 use super::context::Context;
 use super::model;
 use super::work::build;
-use crate::schema::{ElasticRule, ElasticShares, Fidelity, Job};
+use crate::schema::upkeep::{ElasticRule, ElasticShares};
+use crate::schema::{Fidelity, Job};
 
 /// The numbers of GPUs that `job`, which asks for `asked` and loads `load` there, can do with, and what it does on the others where
 /// a network has to know.

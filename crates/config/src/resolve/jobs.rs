@@ -44,9 +44,7 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
             .filter(|_| !hosts.is_empty())
             .and_then(|storage| storage.load(data.bytes.0.get(), &hosts, ranks as u32));
     }
-    let region = job.data.as_ref().and_then(|data| data.region);
-    let cluster = &context.scenario.cluster;
-    let life = upkeep::life(job.checkpoint.as_ref(), job.restart, loading, region, cluster, place)?;
+    let life = upkeep::life(job.dues(), loading, &context.scenario.cluster, place)?;
     let (elastic, resized) = elastic::sizes(job, ranks as u32, load.as_ref(), context, evidence)?;
     if let Some(duration) = job.duration {
         upkeep::check_length(

@@ -31,19 +31,14 @@ mod watch;
 mod wires;
 mod work;
 
-use std::collections::BTreeMap;
-
 use windtunnel_plan::evidence::EvidenceList;
-use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::modules::Modules;
 use windtunnel_plan::settings::{ClusterPlan, ResultsPlan, SourcePlan, SpeedPlan};
 use windtunnel_plan::{InputError, Plan};
-use windtunnel_topology::LinkId;
 
 use self::marks::Marks;
-use self::storage::StoragePlan;
 use crate::schema::{Cluster, Fidelity, Job, Jobs, MemoName, Scenario, SpeedRule};
 
 /// Checks `scenario` and makes everything of it that a run needs; `source` is its file's name, `base` where
@@ -88,13 +83,14 @@ pub fn resolve(
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    let slow_disks = storage.iter().flat_map(|storage| &storage.slow);
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
     let watching = watch::watching(&scenario, &fabric.topology, source)?;
     // Before the jobs, which may take long.
     let around = network::Around {
         scenario: &scenario,
         fabric: &fabric,
-        slow_links: all_slow_links(&slow_links, storage.as_ref(), &fabric),
+        slow_links: fabric.slow_links(slow_links.iter().chain(slow_disks).copied()),
         buffers,
         routes,
         watching,
@@ -231,23 +227,4 @@ const OWN: &str = "a class of the user's own";
 fn cluster_plan(cluster: Cluster) -> ClusterPlan {
     let Cluster { scheduler, slice, slice_rows, regions, reaction_delay, episodes, .. } = cluster;
     ClusterPlan { scheduler, slice: slice.0, slice_rows, regions, reaction_delay: reaction_delay.0, episodes }
-}
-
-/// All links that run at a part of their rate, each once: the product of what slows it down, if what joins a NIC to its host is
-/// not slower still.
-fn all_slow_links(
-    varied: &[(LinkId, f64)],
-    storage: Option<&StoragePlan>,
-    fabric: &FabricParts,
-) -> Vec<(LinkId, f64)> {
-    let storage = storage.iter().flat_map(|storage| &storage.slow);
-    let mut parts: BTreeMap<LinkId, f64> = BTreeMap::new();
-    for &(link, part) in varied.iter().chain(storage) {
-        *parts.entry(link).or_insert(1.0) *= part;
-    }
-    for (link, share) in fabric.bus_links() {
-        let part = parts.entry(link).or_insert(1.0);
-        *part = part.min(share);
-    }
-    parts.into_iter().collect()
 }

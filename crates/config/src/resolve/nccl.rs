@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use windtunnel_kernel::Span;
+use windtunnel_kernel::{BitRate, Span};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
@@ -340,9 +340,9 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
     let newer = matches!(architecture, Architecture::Hopper | Architecture::Blackwell);
     let hosts = size.div_ceil(topology.endpoints_per_host()).max(1);
     let domains_of_host = (topology.endpoints_per_host() / size).max(1);
-    let port = topology.link(topology.nic_link(0, 0)).rate.bytes_per_second() * f64::from(topology.planes());
-    let sheet = fabric.nic.as_ref().map_or(port, |nic| nic.rate.value.bytes_per_second());
-    let bus = fabric.bus.map_or(f64::INFINITY, windtunnel_kernel::BitRate::bytes_per_second);
+    let plane = topology.link(topology.nic_link(0, 0)).rate;
+    let port = BitRate::from_bps(plane.bps().saturating_mul(u64::from(topology.planes())));
+    let sheet = fabric.nic.as_ref().map_or(port, |nic| nic.rate.value);
     let flag = |given: &Option<Given<bool>>, or: bool| given.as_ref().map_or(or, |given| *given.get());
     let rate = |given: &Option<Given<Rate>>, or: f64| {
         given.as_ref().map_or(or, |given| given.get().0.bytes_per_second())
@@ -356,7 +356,7 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
         host_link: rate(&system.host_link, 0.0),
         memory: MEMORY * gpu.memory_bandwidth.value.bytes_per_second(),
         nics: (topology.nics_per_host() * hosts / domains_of_host).max(1),
-        nic: port.min(sheet).min(bus),
+        nic: fabric.handed_over(port.min(sheet)).bytes_per_second(),
         uplink: rate(&system.network_limit, 0.0),
         slow_leaf: false,
         channel_speed: rate(&system.channel_speed, 0.0),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use windtunnel_cluster::cluster::Job;
-use windtunnel_cluster::life::{Checkpoint, Every, Life, Lives, Sizes};
+use windtunnel_cluster::life::{Life, Lives, Sizes};
 use windtunnel_cluster::log::shape::{Class, Quantiles, Shape};
 use windtunnel_cluster::log::{self, Facts, Format, LogError, LoggedJob, ReadOptions, Scale};
 use windtunnel_kernel::registry::Listed;
@@ -78,13 +78,7 @@ pub fn stream(
         return Err(InputError::new(at("ends"), message).hint("`count` bounds them"));
     }
     let placement = policies::placement(&source.placement, place)?;
-    let region = source.data.as_ref().and_then(|data| data.region);
-    let life =
-        upkeep::life(source.checkpoint.as_ref(), source.restart, None, region, &scenario.cluster, place)?;
-    if let Some(Checkpoint { every: Every::Iterations(_), .. }) = life.checkpoint {
-        let message = "jobs of a log have no iterations";
-        return Err(InputError::new(at("checkpoint.iterations"), message).hint("`every: 30 min` is a time"));
-    }
+    let life = upkeep::logged_life(source.dues(), &scenario.cluster, place)?;
     let locality = policies::locality(&source.locality, place)?;
     let scale = scale(source, place)?;
     let (mut logged, facts, log) = match (&source.log, &source.like) {

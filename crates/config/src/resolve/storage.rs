@@ -16,7 +16,8 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::load::Load;
 use windtunnel_topology::{LinkId, Topology};
 
-use crate::schema::{DataRule, Fidelity, Scenario};
+use crate::schema::upkeep::DataRule;
+use crate::schema::{Fidelity, Scenario};
 
 /// The hosts that hold data.
 #[derive(Clone, Debug)]

@@ -16,10 +16,10 @@ use windtunnel_topology::{Names, Topology};
 
 use super::names::find;
 use super::storage::StoragePlan;
-use crate::schema::{
-    CalendarSpan, CheckpointRule, Cluster, DataRule, Duration, FaultRule, LifetimeName, MaintenanceWindow,
-    RepairName, Scenario,
+use crate::schema::upkeep::{
+    CheckpointRule, DataRule, Dues, FaultRule, LifetimeName, MaintenanceWindow, RepairName,
 };
+use crate::schema::{CalendarSpan, Cluster, Scenario};
 use crate::{load, sheets};
 
 /// Published rates of faults.
@@ -374,28 +374,39 @@ fn refuse_overlaps(
     Ok(())
 }
 
-/// What a job pays on its way, from what is written of it; `place` is the job's.
+/// What a job pays on its way, from what is written of it: `loading` nanoseconds for its data; `place` is the job's.
 ///
 /// # Errors
 /// [`InputError`] for keys that contradict each other, or a cost that is not known.
 pub fn life(
-    checkpoint: Option<&CheckpointRule>,
-    restart: Option<Duration>,
+    dues: Dues<'_>,
     loading: Option<u64>,
-    data_region: Option<u32>,
     cluster: &Cluster,
     place: &str,
 ) -> Result<Life, InputError> {
-    let checkpoint =
-        checkpoint.map(|rule| self::checkpoint(rule, &format!("{place}.checkpoint"))).transpose()?;
+    let rule = dues.checkpoint.map(|rule| checkpoint(rule, &format!("{place}.checkpoint")));
     Ok(Life {
-        checkpoint,
-        restart: restart.unwrap_or(cluster.restart).0.ns_ceil(),
+        checkpoint: rule.transpose()?,
+        restart: dues.restart.unwrap_or(cluster.restart).0.ns_ceil(),
         migration: cluster.migration.0.ns_ceil(),
         loading: loading.unwrap_or(0),
-        data_region,
+        data_region: dues.data.and_then(|data| data.region),
         elastic: None,
     })
+}
+
+/// What each job of a log pays on its way, as [`life`], before it is known what it loads.
+///
+/// # Errors
+/// As [`life`], and for checkpoints by iterations, which no such job has.
+pub fn logged_life(dues: Dues<'_>, cluster: &Cluster, place: &str) -> Result<Life, InputError> {
+    let life = life(dues, None, cluster, place)?;
+    if let Some(Checkpoint { every: Every::Iterations(_), .. }) = life.checkpoint {
+        let place = format!("{place}.checkpoint.iterations");
+        let refused = InputError::new(place, "jobs of a log have no iterations");
+        return Err(refused.hint("`every: 30 min` is a time"));
+    }
+    Ok(life)
 }
 
 /// Nanoseconds in which a job of `gpus` GPUs loads what `data` says, alone, and the storage hosts from which it does;

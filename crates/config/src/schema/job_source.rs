@@ -10,8 +10,8 @@ use windtunnel_cluster::placement::{BuiltIn, Locality};
 
 use super::jobs::{Job, Parallelism, WorkloadSource, anywhere, packed};
 use super::name::Name;
-use super::quantity::Duration;
-use super::upkeep::{CheckpointRule, DataRule, ElasticShares};
+use super::quantity::{CalendarSpan, Duration};
+use super::upkeep::{CheckpointRule, DataRule, Dues, ElasticRule, ElasticShares};
 
 /// The jobs of a scenario.
 #[derive(Clone, Debug)]
@@ -138,6 +138,41 @@ pub struct JobSource {
     /// The run ends once so many jobs have ended; all if left out.
     #[serde(default)]
     pub ends: Option<u64>,
+}
+
+impl JobSource {
+    /// What each of its jobs pays on its way.
+    pub fn dues(&self) -> Dues<'_> {
+        Dues { checkpoint: self.checkpoint.as_ref(), restart: self.restart, data: self.data.as_ref() }
+    }
+
+    /// A job of `kind` as a list would have it, laid out already; when it comes, how long it takes and how urgent it is are left open.
+    pub fn job(
+        &self,
+        kind: &JobKind,
+        workload: WorkloadSource,
+        parallelism: Option<Parallelism>,
+        elastic: Option<ElasticRule>,
+    ) -> Job {
+        Job {
+            name: kind.name.clone(),
+            workload: Some(workload),
+            parallelism,
+            placement: self.placement.clone(),
+            iterations: kind.iterations.unwrap_or(1),
+            submit: CalendarSpan(0),
+            duration: None,
+            gpus: None,
+            priority: 0,
+            locality: self.locality.clone(),
+            estimate: None,
+            deadline: None,
+            checkpoint: self.checkpoint.clone(),
+            restart: self.restart,
+            data: self.data.clone(),
+            elastic,
+        }
+    }
 }
 
 /// What some of the jobs of a source do, laid out over as many GPUs as each has: a `model` with `parallelism.dp` to match,

@@ -11,7 +11,7 @@ use windtunnel_workload::schedules::ScheduleName;
 
 use super::name::Name;
 use super::quantity::{CalendarSpan, Duration, Size};
-use super::upkeep::{CheckpointRule, DataRule, ElasticRule};
+use super::upkeep::{CheckpointRule, DataRule, Dues, ElasticRule};
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -67,6 +67,13 @@ pub struct Job {
     /// How many GPUs it can do with; those that it asks for if left out.
     #[serde(default)]
     pub elastic: Option<ElasticRule>,
+}
+
+impl Job {
+    /// What it pays on its way.
+    pub fn dues(&self) -> Dues<'_> {
+        Dues { checkpoint: self.checkpoint.as_ref(), restart: self.restart, data: self.data.as_ref() }
+    }
 }
 
 pub(super) fn anywhere() -> String {

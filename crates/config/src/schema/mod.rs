@@ -39,10 +39,6 @@ pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
-pub use upkeep::{
-    CheckpointRule, DataRule, ElasticRule, ElasticShares, FaultRule, LifetimeName, MaintenanceWindow,
-    RepairName, SpareHosts, StorageHosts,
-};
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;
 pub use windtunnel_plan::settings::{
@@ -50,6 +46,7 @@ pub use windtunnel_plan::settings::{
 };
 
 use self::transport::{LawNames, TransportNames};
+use self::upkeep::{FaultRule, MaintenanceWindow, SpareHosts, StorageHosts};
 pub use self::watch::{PacketCapture, PairRule, PairsOverTime};
 use crate::ecn_profiles::EcnProfile;
 

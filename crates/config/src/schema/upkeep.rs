@@ -5,7 +5,7 @@ use serde::Deserialize;
 use windtunnel_cluster::faults::{Class, Leave};
 
 use super::name::Name;
-use super::quantity::{CalendarSpan, Rate, Size};
+use super::quantity::{CalendarSpan, Duration, Rate, Size};
 
 /// What fails: exactly one of the keys `class`, `like` and `log`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -146,6 +146,17 @@ pub struct CheckpointRule {
     /// How fast it writes.
     #[serde(default)]
     pub rate: Option<Rate>,
+}
+
+/// What a job pays on its way, as it is written of it, or of its source.
+#[derive(Clone, Copy, Debug)]
+pub struct Dues<'a> {
+    /// To save its work; nothing, and an interruption costs all of it, if left out.
+    pub checkpoint: Option<&'a CheckpointRule>,
+    /// When it goes on after it was stopped or interrupted; `cluster.restart` if left out.
+    pub restart: Option<Duration>,
+    /// Before it first starts.
+    pub data: Option<&'a DataRule>,
 }
 
 /// How many GPUs a job can do with. At job fidelity fewer make it slower in proportion; with a network a job that trains a

@@ -91,10 +91,7 @@ impl<T: Transport> Engine<T> {
         transport: T,
     ) -> Result<Self, PacketError> {
         settings.check()?;
-        if settings.ack_every == 0 {
-            // Nothing would ever be known to have arrived.
-            settings.in_flight = u32::MAX;
-        }
+        settings.in_flight = settings.tracked();
         let (endpoint, policy, dispatcher) = transport.parts();
         settings.check_for(&endpoint)?;
         let (fabric, changed) = Fabric::new(topology.clone(), &settings)?;

@@ -237,10 +237,12 @@ pub enum PacketError {
         key: &'static str,
     },
     /// A transport that would wait for ever.
-    #[error("`ack_every` is 0, but transport `{transport}` needs acknowledgements")]
+    #[error("`{key}` is 0, but transport `{transport}` needs acknowledgements")]
     Unanswered {
         /// Its name.
         transport: &'static str,
+        /// The setting.
+        key: &'static str,
     },
     /// A transport that cannot do without packets that are taken in any order.
     #[error("`{transport}` sends what its receiver grants, and takes up what was lost by itself")]

@@ -215,7 +215,7 @@ impl<T: Transport> Engine<T> {
         let slot = noted.sender;
         let Sent { rtt, smoothed, .. } = noted.seen.sender;
         let sender = &self.pairs.senders[slot as usize];
-        let told = !Self::is_dispatched() && self.settings.ack_every > 0;
+        let told = !Self::is_dispatched() && self.settings.acknowledges();
         let some = |bytes: u64| Some(bytes).filter(|&bytes| bytes < u64::MAX && !Self::is_dispatched());
         let gap = self.endpoint.gap(&sender.cc, self.settings.mtu.get() as u16).ps();
         let legs = self.pairs.legs(slot) as u128;

@@ -51,7 +51,7 @@ impl<T: Transport> Engine<T> {
         let mut asks = false;
         let full = self.settings.mtu.get() as u16;
         let in_order_only = self.endpoint.recovery() == Recovery::GoBackN;
-        if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.ack_every > 0 {
+        if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.acknowledges() {
             self.answer(&packet, false, now);
         }
         let receiver = &mut self.pairs.receivers[flow as usize];

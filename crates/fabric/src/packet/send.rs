@@ -225,7 +225,7 @@ impl<T: Transport> Engine<T> {
             let due = sender.watch;
             self.schedule_flow(due, Class::Silence, flow);
         }
-        if last && self.settings.ack_every == 0 {
+        if last && !self.settings.acknowledges() {
             // Nothing will be heard: what has been sent is done with.
             let sender = &mut self.pairs.senders[flow as usize];
             sender.una = sender.next;

@@ -313,6 +313,18 @@ impl PacketSettings {
         queue_settings::check(&self.queues, &self.classes, self.pfc.as_ref(), mtu, buffered)
     }
 
+    /// Whether receivers acknowledge what arrives.
+    #[inline]
+    pub const fn acknowledges(&self) -> bool {
+        self.ack_every > 0
+    }
+
+    /// Packets from the first not acknowledged to the last sent that a queue pair may have. No limit without acknowledgements:
+    /// nothing would ever be known to have arrived.
+    pub(super) const fn tracked(&self) -> u32 {
+        if self.acknowledges() { self.in_flight } else { u32::MAX }
+    }
+
     /// Whether all packets of a queue pair take the path that its opening found: not where links may go down.
     pub fn has_fixed_paths(&self) -> bool {
         self.balancer.is_fixed() && !self.impairments.moves_paths()
@@ -332,8 +344,8 @@ impl PacketSettings {
             return needs("telemetry");
         }
         let recovery = endpoint.recovery();
-        if self.ack_every == 0 && (recovery != Recovery::None || endpoint.is_answered()) {
-            return Err(PacketError::Unanswered { transport: E::NAME });
+        if !self.acknowledges() && (recovery != Recovery::None || endpoint.is_answered()) {
+            return Err(PacketError::Unanswered { transport: E::NAME, key: "ack_every" });
         }
         let credit = <E::Uses as Uses>::Credit::ask(|| ()).is_some();
         if credit && matches!(recovery, Recovery::None | Recovery::GoBackN) {

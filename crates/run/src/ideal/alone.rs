@@ -187,7 +187,7 @@ pub(super) fn counted(plan: &Plan, job_plan: &JobPlan) -> u64 {
 
 /// Whether a network is simulated anew in the midst of a job, as where it meets others or writes checkpoints.
 fn disturbed(plan: &Plan, job_plan: &JobPlan) -> bool {
-    let anew = plan.jobs.len() > 1 || job_plan.life.checkpoint.is_some() || plan.upkeep.is_some();
+    let anew = plan.jobs.len() > 1 || job_plan.life.saves() || plan.upkeep.is_some();
     anew && plan.fidelity != Fidelity::Job
 }
 

@@ -83,10 +83,8 @@ fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalanc
         latency: sample.map_or(Span::ZERO, |sample| sample.latency) + parts.nic_latency,
         overhead: parts.overhead,
         gap: parts.gap,
-        gap_per_byte: sample.map_or(0, |sample| {
-            let rate = parts.bus.map_or(sample.rate, |bus| bus.min(sample.rate));
-            femtoseconds_per_byte(rate, mtu, mtu - header)
-        }),
+        gap_per_byte: sample
+            .map_or(0, |sample| femtoseconds_per_byte(parts.handed_over(sample.rate), mtu, mtu - header)),
         overhead_per_byte: 0,
         eager_limit: EAGER,
     };

@@ -22,7 +22,8 @@ impl Clos {
             let (switches, cables) = (u64::from(level.switches) * planes, below * planes);
             let (rate_down, ports_up) = (level.rate, up.map_or(0, |stage| stage.uplinks.get()));
             let rate_up = up.map(|_| self.levels[index + 1].rate);
-            TierSummary {
+            let rate = |ports: u32, rate: BitRate| f64::from(ports) * rate.bps() as f64;
+            let tier = TierSummary {
                 tier: index as u8,
                 name: self.tier_name(index as u8),
                 switches,
@@ -33,11 +34,9 @@ impl Clos {
                 links: 2 * cables,
                 ports_down_used: cables,
                 ports_down_unused: switches * u64::from(level.ports_down) - cables,
-                oversubscription: rate_up.map(|rate_up| {
-                    f64::from(level.ports_down) * rate_down.bps() as f64
-                        / (f64::from(ports_up) * rate_up.bps() as f64)
-                }),
-            }
+                oversubscription: None,
+            };
+            tier.with_rates(rate(level.ports_down, rate_down), rate(ports_up, rate_up.unwrap_or_default()))
         };
         self.levels.iter().enumerate().map(tier).collect()
     }

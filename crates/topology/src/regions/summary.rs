@@ -38,10 +38,8 @@ impl Regions {
                 add(&mut tiers, tier, capacity);
             }
         }
-        let finish = |(mut tier, capacity): (TierSummary, Capacity)| {
-            tier.name = self.tier_name(tier.tier);
-            tier.oversubscription = (capacity.up > 0).then(|| capacity.down as f64 / capacity.up as f64);
-            tier
+        let finish = |(tier, Capacity { down, up }): (TierSummary, Capacity)| {
+            TierSummary { name: self.tier_name(tier.tier), ..tier }.with_rates(down as f64, up as f64)
         };
         tiers.into_iter().map(finish).collect()
     }

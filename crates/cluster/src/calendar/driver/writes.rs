@@ -6,7 +6,7 @@
 
 use windtunnel_kernel::Span;
 
-use super::super::progress::Work;
+use super::super::progress::{NORMAL_95, Work};
 use super::{Calendar, Entry, NONE};
 use crate::life::{Checkpoint, Every, Segment};
 use crate::view::View;
@@ -73,6 +73,18 @@ impl Calendar<'_> {
         entry.segment = *self.cluster.segment(entry.id).expect("it runs");
         if told && due < entry.left {
             entry.write = self.cluster.now().saturating_add(pause.total()).saturating_add(first.max(1));
+        }
+    }
+
+    /// What writes add to the variance of a job's time, in square nanoseconds, once it has taken `took` of them: one may decide in which
+    /// iteration a write is due, and so how many there are.
+    pub(super) fn variance_of_writes(&self, job: usize, took: u64) -> f64 {
+        match self.requests[job].life.checkpoint {
+            Some(Checkpoint { every: Every::Time(every), write }) if took >= every => {
+                let off = write as f64 / NORMAL_95;
+                off * off
+            }
+            _ => 0.0,
         }
     }
 

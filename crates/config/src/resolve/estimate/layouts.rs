@@ -136,7 +136,7 @@ impl Estimator {
             return Err(InputError::new(at, "expected a transformer, for only those have layouts"));
         };
         let libraries = nccl::libraries(&job, &context, &mut evidence)?;
-        let slow = parts.bus_links().collect();
+        let slow = parts.slow_links([]).into_iter().collect();
         let everywhere = |rule: &&crate::schema::SpeedRule| rule.host.is_none() && rule.gpu.is_none();
         let speed = scenario.variation.speeds.iter().filter(everywhere).map(|rule| rule.speed).product();
         Ok(Self {

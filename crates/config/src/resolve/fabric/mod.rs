@@ -18,7 +18,7 @@ use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 use self::place::Place;
 use self::shape::Builder;
 use crate::derive::Layer;
-use crate::schema::{ClosTier, Host, Length, Name, NicBus, Rails, Rate, SheetChoice, TopologyFile};
+use crate::schema::{ClosTier, Host, Name, NicBus, Rails, Rate, SheetChoice, TopologyFile};
 use crate::{load, sheets};
 
 /// A scale-up link between GPUs of unknown make: as fast as nothing waits for it.
@@ -183,15 +183,7 @@ pub fn without_switches(keys: &mut TopologyFile) -> bool {
     // One port each, of no make that a rate would have to match.
     (host.nics, host.nic, host.rails) = (1, None, Rails::No);
     keys.shape = Some(Name(ShapeName::Clos));
-    keys.tiers = vec![ClosTier {
-        ports_down: hosts,
-        oversubscription: 1.0,
-        rate: Rate(BitRate::from_gbps(400)),
-        length: Length(0),
-        bundle: 1,
-        switch_latency: None,
-        loss: 0.0,
-    }];
+    keys.tiers = vec![ClosTier::new(hosts, Rate(BitRate::from_gbps(400)))];
     true
 }
 

@@ -29,8 +29,7 @@ pub(super) fn implied(
 
 /// Receivers that grant credit at their own rate heed marks where the fabric is oversubscribed, unless the scenario says how far.
 fn restrained(network: &Network, fabric: &FabricParts) -> Option<Network> {
-    let ratio: f64 =
-        fabric.topology.summary().tiers.iter().filter_map(|tier| tier.oversubscription).product();
+    let ratio = fabric.topology.summary().narrowing();
     (ratio > 1.0).then(|| with(network, "least_rate", KEPT / ratio))
 }
 
@@ -47,10 +46,7 @@ fn entropy(network: &Network, fabric: &FabricParts, source: &str) -> Result<Netw
             .hint("set `load_balancer: source`, or `spray`"));
     }
     let planes = fabric.topology.planes();
-    let tiers = fabric.topology.summary().tiers;
-    let ways = tiers.iter().filter(|tier| tier.oversubscription.is_some());
-    // Numbers that are equal modulo it take the same port of every switch.
-    let distinct = ways.fold(1, |all: u64, tier| lcm(all, u64::from(tier.ports_up.max(1)))).max(1);
+    let distinct = fabric.topology.summary().distinct_ways();
     let most = u64::from(planes) * distinct.min(u64::from(network.paths));
     let written = network.parameters.get("evs").and_then(serde_json::Value::as_u64);
     if let Some(evs) = written {
@@ -78,20 +74,4 @@ fn with(network: &Network, key: &str, value: impl Into<serde_json::Value>) -> Ne
     let mut network = network.clone();
     network.parameters.entry(key.to_owned()).or_insert_with(|| value.into());
     network
-}
-
-fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn least_common_multiples() {
-        assert_eq!([(1, 5), (4, 6), (64, 64), (8, 2)].map(|(a, b)| super::lcm(a, b)), [5, 12, 64, 8]);
-    }
 }

@@ -176,7 +176,7 @@ fn on_switches(
 /// Refuses background traffic that leaves no room for its own acknowledgements: its queues would grow for ever, and no job
 /// beside it would end. A NIC sends what it offers and what it answers.
 fn answers_fit(settings: &PacketSettings, source: &str) -> Result<(), InputError> {
-    if settings.ack_every == 0 {
+    if !settings.acknowledges() {
         return Ok(());
     }
     let payload = settings.payload();

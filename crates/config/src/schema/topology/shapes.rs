@@ -33,6 +33,21 @@ pub struct ClosTier {
     pub loss: f64,
 }
 
+impl ClosTier {
+    /// A tier that does not block, of single links of length 0 that lose nothing, as it is without the other keys.
+    pub const fn new(ports_down: u32, rate: Rate) -> Self {
+        Self {
+            ports_down,
+            oversubscription: unity(),
+            rate,
+            length: no_length(),
+            bundle: one(),
+            switch_latency: None,
+            loss: 0.0,
+        }
+    }
+}
+
 /// A kind of cable.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
