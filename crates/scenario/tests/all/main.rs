@@ -21,6 +21,7 @@ mod lost_for_good;
 mod network_keys;
 mod operations;
 mod packet;
+mod planned;
 mod progress;
 mod reduction;
 mod registry;
