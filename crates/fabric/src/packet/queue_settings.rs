@@ -4,6 +4,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 
 use super::error::PacketError;
 use super::marks::EcnSettings;
+use crate::wire;
 
 /// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
 pub const MOST_QUEUES: usize = 8;
@@ -177,19 +178,26 @@ pub struct PfcSettings {
     pub patience: Span,
 }
 
-impl Default for PfcSettings {
-    /// xoff at 1/8 of what is free (as the switch model of HPCC, Li et al., SIGCOMM 2019, has it), xon two packets of
-    /// 4,160 B below, headroom by the cable.
-    fn default() -> Self {
+impl PfcSettings {
+    /// For packets of `mtu` on the wire: xoff at 1/8 of what is free (as the switch model of HPCC, Li et al., SIGCOMM 2019,
+    /// has it), xon two packets below, headroom by the cable.
+    pub const fn of(mtu: Bytes) -> Self {
         Self {
             xoff: Xoff::Dynamic(0.125),
-            xon: Xon::Below(Bytes::new(8_320)),
+            xon: Xon::Below(Bytes::new(2 * mtu.get())),
             headroom: None,
             response: Span::ZERO,
             frame: Bytes::new(64),
             watchdog: None,
             patience: Span::from_us(1_000),
         }
+    }
+}
+
+impl Default for PfcSettings {
+    /// For packets as large as scenarios have them where they say no size.
+    fn default() -> Self {
+        Self::of(wire::MTU)
     }
 }
 
