@@ -2,6 +2,7 @@
 
 use windtunnel_fabric::balancers::{SOURCE, SPRAY};
 use windtunnel_fabric::packet::transport::{Endpoint, Mrc, Rccc};
+use windtunnel_kernel::math::gcd;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::fabric::FabricParts;
 
@@ -81,11 +82,7 @@ fn with(network: &Network, key: &str, value: impl Into<serde_json::Value>) -> Ne
 }
 
 fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
+    a / gcd(a, b) * b
 }
 
 #[cfg(test)]
