@@ -28,3 +28,4 @@ mod resumed;
 mod shapes;
 mod topology;
 mod upkeep;
+mod why;
