@@ -276,6 +276,6 @@ impl SeenEnough<'_> {
 
 /// When the simulation of `episode` begins, which itself does at `start`.
 pub(crate) fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
-    let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ps() / 1_000);
+    let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ns_exact());
     CalendarTime::from_ns(start.ns() - before)
 }
