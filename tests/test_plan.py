@@ -63,6 +63,21 @@ def test_every_example_is_the_same_plan_once_it_was_packed(path: Path) -> None:
     assert again == plan
 
 
+def test_keys_that_are_right_only_together_are_set_together() -> None:
+    plan = windtunnel.Plan(DENSE)
+    before = plan.digest
+    # 64 GPUs: with one of them the layout has 128 ranks, or 32.
+    both = {"jobs[0].parallelism.tp": 2, "jobs[0].parallelism.dp": 32}
+    with pytest.raises(windtunnel.InputError):
+        plan.copy().set("jobs[0].parallelism.tp", 2)
+    for changes in (both, dict(reversed(both.items()))):
+        other = plan.copy().set(changes)
+        assert other == windtunnel.Plan(DENSE, overrides=changes) != plan
+    with pytest.raises(windtunnel.InputError, match="did you mean `dp`"):
+        plan.set({**both, "jobs[0].parallelism.dpp": 32})
+    assert plan.digest == before
+
+
 def of_packed(plan: windtunnel.Plan) -> float:
     return float(plan.set("jobs[0].iterations", 2).run().summary["jobs"][0]["iteration_time_s"]["mean"])
 
@@ -103,6 +118,15 @@ def test_bytes_of_something_else_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(windtunnel.InputError):
             windtunnel.engine.Plan.unpack(torn, str(tmp_path))
+
+
+def test_what_another_build_has_packed_is_refused(tmp_path: Path) -> None:
+    plan = windtunnel.Plan(DENSE)
+    packed = plan.__getstate__()[0]
+    build = plan.digest["build"].encode()
+    assert build in packed
+    with pytest.raises(windtunnel.InputError, match=r"build `9\.9\.9` of the engine packed it"):
+        windtunnel.engine.Plan.unpack(packed.replace(build, b"9.9.9"), str(tmp_path))
 
 
 def test_a_copy_is_another_plan() -> None:

@@ -55,6 +55,7 @@ class Plan:
     def set(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """Sets a key, as `--set KEY=VALUE` does, or several, and resolves what depends on them; None takes a key out.
 
+        Several may be right only together, such as a higher `tp` and a lower `dp`: nothing is resolved between them.
         Returns the plan. Raises `InputError` if the value is wrong, and the plan is what it was.
         """
         changes = {key: value} if isinstance(key, str) else key

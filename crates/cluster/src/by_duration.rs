@@ -31,18 +31,18 @@ pub struct Ended {
     pub time: JobTime,
 }
 
-/// Hears of a replay.
+/// Hears of a run.
 pub trait Observer {
     /// A job has ended; jobs are told in order of their ends, and of submission within an instant.
     ///
     /// # Errors
-    /// What stops the replay.
+    /// What stops the run.
     fn ended(&mut self, ended: &Ended) -> Result<(), String>;
 
     /// A fault has begun, or maintenance.
     ///
     /// # Errors
-    /// What stops the replay.
+    /// What stops the run.
     fn fault(&mut self, record: &FaultRecord) -> Result<(), String> {
         let _ = record;
         Ok(())
@@ -56,7 +56,7 @@ pub trait Observer {
     /// A job was on these GPUs; told when it leaves them, in no order within an instant, or at the end.
     ///
     /// # Errors
-    /// What stops the replay.
+    /// What stops the run.
     fn stay(&mut self, stay: &Stay) -> Result<(), String> {
         let _ = stay;
         Ok(())

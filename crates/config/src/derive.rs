@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn so_has_one_in_a_file_that_derives_from_none() {
-        let text = sheets::text("gpus", "h100-sxm").expect("it comes along");
+        let text = sheets::own("gpus", "h100-sxm", &Inputs::of(&PathBuf::new())).expect("it comes along");
         let wrong = text.replacen("memory: {value: ", "memory: {value: 1 GBps, was: ", 1);
         let error = of_files(&[("mine.yaml", &wrong)], "mine.yaml").unwrap_err();
         assert!(error.contains("mine.yaml:3:"), "{error}");

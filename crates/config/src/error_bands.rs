@@ -4,6 +4,7 @@
 //! A job unlike anything measured is told so: `unlike` lists what no row of its kind had.
 
 use serde_json::{Value, json};
+use windtunnel_plan::inputs::Inputs;
 
 use crate::sheets;
 
@@ -18,9 +19,9 @@ pub(crate) struct Job<'a> {
 }
 
 /// Median, 95th percentile and band of |predicted/measured − 1| for `kind`, over how many rows of which tables, and in what
-/// `job` is unlike all of them; null where the board has none.
-pub(crate) fn of(kind: &str, job: &Job<'_>) -> Value {
-    let Some(text) = sheets::text("errors", "training") else { return Value::Null };
+/// `job` is unlike all of them; null where the board has none. The board is remembered in `base`.
+pub(crate) fn of(kind: &str, job: &Job<'_>, base: &Inputs) -> Value {
+    let Some(text) = sheets::own("errors", "training", base) else { return Value::Null };
     let Ok(board) = serde_json::from_str::<Value>(text) else { return Value::Null };
     match board["kinds"].get(kind) {
         Some(Value::Object(figures)) => {
@@ -63,6 +64,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_band_and_the_median_lies_in_it() {
+        let base = Inputs::of(std::path::Path::new(""));
         for kind in [
             "dense, kernels measured",
             "dense, kernels inferred",
@@ -70,13 +72,15 @@ mod tests {
             "adapters",
             "no framework named",
         ] {
-            let found = of(kind, &JOB);
+            let found = of(kind, &JOB, &base);
             let figure = |key: &str| found[key].as_f64().expect("a number");
             assert!(figure("rows") >= 3.0, "{kind}: {found}");
             assert!(0.0 < figure("median") && figure("median") <= figure("p95"), "{kind}: {found}");
             assert!(figure("p95") <= figure("band"), "{kind}: {found}");
         }
-        assert_eq!(of("tea leaves", &JOB), Value::Null);
+        assert_eq!(of("tea leaves", &JOB, &base), Value::Null);
+        let read = base.digests().expect("sheets alone");
+        assert_eq!(read.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["data/errors/training"]);
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Data sheets by name: those that come with the engine, or files of the user's.
+//!
+//! There is no other way to the text of a sheet than [`own`] and [`find`], and both remember it among what was read: a
+//! plan's digest covers every constant that it rests on.
 
 use std::path::{Path, PathBuf};
 
@@ -30,9 +33,18 @@ const DERIVED: [&str; 3] = ["gpus", "nics", "switches"];
 /// Sheets that derive from each other, at most.
 const LONGEST: usize = 16;
 
-/// The text of sheet `name` of `kind`.
-pub fn text(kind: &str, name: &str) -> Option<&'static str> {
-    SHEETS.iter().find(|(of, known, _)| *of == kind && *known == name).map(|(.., text)| *text)
+/// The text of sheet `name` of `kind` that comes with the engine, which `base` remembers; `None` if there is none.
+/// Capitals do not matter.
+pub fn own(kind: &str, name: &str, base: &Inputs) -> Option<&'static str> {
+    known(kind, name, base).map(|(_, text)| text)
+}
+
+/// The same with its name as `data/` has it.
+fn known(kind: &str, name: &str, base: &Inputs) -> Option<(&'static str, &'static str)> {
+    let (_, known, text) =
+        SHEETS.iter().find(|(of, known, _)| *of == kind && known.eq_ignore_ascii_case(name))?;
+    base.sheet(kind, known, text);
+    Some((known, text))
 }
 
 /// Names of the sheets of `kind` (`gpus`, `nics`, `switches`, `models`).
@@ -82,14 +94,11 @@ fn sought(
     if name.contains('/') || file("yaml") || file("json") {
         return of_file(kind, name, base, place, above);
     }
-    let found = SHEETS.iter().find(|(of, known, _)| *of == kind && known.eq_ignore_ascii_case(name));
-    if let Some((_, known, text)) = found {
-        base.sheet(kind, known, text);
-        let source = format!("data/{kind}/{known}");
+    if let Some((name, text)) = known(kind, name, base) {
         return Ok(SheetText {
-            name: (*known).to_owned(),
-            source,
-            text: (*text).to_owned(),
+            name: name.to_owned(),
+            source: format!("data/{kind}/{name}"),
+            text: text.to_owned(),
             layers: Vec::new(),
         });
     }

@@ -115,7 +115,11 @@ impl Inputs {
     }
 }
 
-fn of_file(path: &Path) -> io::Result<String> {
+/// SHA-256 of a file's contents in hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut bytes) = (Sha256::new(), vec![0; CHUNK]);
     loop {

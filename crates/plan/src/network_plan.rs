@@ -9,8 +9,9 @@ use windtunnel_fabric::packet::{Balancer, NetworkOf, PacketSettings};
 use windtunnel_fabric::reduction::ReductionSettings;
 use windtunnel_kernel::Bytes;
 use windtunnel_topology::LoadBalancer;
+use windtunnel_workload::replay::Connections;
 
-use crate::settings::{ConnectionsName, ExchangeName};
+use crate::settings::ExchangeName;
 
 /// What `network:` comes to. Every part is checked at every fidelity.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub struct NetworkPlan {
     /// How all-to-alls between scale-up domains are simulated.
     pub exchange: ExchangeName,
     /// What messages outside communicators go by.
-    pub connections: ConnectionsName,
+    pub connections: Connections,
     /// The network model that stands in for the packet model.
     pub backend: Option<BackendPlan>,
 }

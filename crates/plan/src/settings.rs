@@ -45,19 +45,6 @@ pub enum ExchangeName {
     Hosts,
 }
 
-/// What messages outside communicators go by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ConnectionsName {
-    /// Each by a connection of its own, which begins with a fresh window; of a job of several iterations, each after that of the same
-    /// operation before.
-    #[default]
-    Message,
-    /// Those from one rank to another by one connection, one after the other, as between the processes of an MPI program: a window has
-    /// grown with the messages before, and what comes behind a long message waits for it.
-    Pair,
-}
-
 /// How much of each stretch of constant conditions is simulated.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -27,13 +27,11 @@ impl Plan {
         outside(py, || Ok(Self(api::Planned::of(request)?)))
     }
 
-    /// The same with keys set to values in YAML, one after the other.
+    /// The same with keys set to values in YAML, all before anything is resolved.
     fn with_set(&self, py: Python<'_>, changes: Vec<(String, String)>) -> PyResult<Self> {
         outside(py, || {
             let mut planned = self.0.clone();
-            for (key, value) in &changes {
-                planned.set(key, value)?;
-            }
+            planned.set_all(&changes)?;
             Ok(Self(planned))
         })
     }

@@ -4,7 +4,7 @@
 //! ones from midnight of the day on which their episode begins, which the column `origin_s` beside them says, in whole
 //! seconds since the run's start. An instant is always `origin_s` and the picoseconds together, exact for 584 years.
 
-use windtunnel_kernel::CalendarTime;
+use windtunnel_kernel::{CalendarTime, Span};
 
 /// Nanoseconds of a day.
 const DAY: u64 = 86_400 * 1_000_000_000;
@@ -43,7 +43,7 @@ impl Origin {
 
     /// The nanosecond of the run in which, or at whose begin, an instant in its picoseconds lies.
     pub(crate) const fn calendar_ns(self, ps: u64) -> u64 {
-        self.epoch.saturating_add(ps.div_ceil(1_000))
+        self.epoch.saturating_add(Span::from_ps(ps).ns_ceil())
     }
 }
 

@@ -4,6 +4,7 @@ use windtunnel_fabric::{Fabric, Network};
 use windtunnel_kernel::executor::{Control, End, Sequential};
 use windtunnel_kernel::{Span, Time};
 use windtunnel_plan::Plan;
+use windtunnel_plan::error::{Failure, Why};
 use windtunnel_plan::settings::{Fidelity, FlowsTable};
 
 use super::clock::Origin;
@@ -21,8 +22,8 @@ pub(crate) enum Outcome {
     Dry,
     /// The progress sink stopped it.
     Cancelled,
-    /// The executor or the sink did.
-    Failed(String),
+    /// It cannot go on, for that reason.
+    Failed(Failure),
 }
 
 /// Counts the rows of flows or messages, which are taken off the network while the run goes.
@@ -92,7 +93,8 @@ pub(crate) fn drive(
         });
         let ended = match run {
             Ok(outcome) => outcome.end == End::Idle,
-            Err(error) => return Outcome::Failed(error.to_string()),
+            // The shard is the only process, so it is nobody else's fault.
+            Err(error) => return Outcome::Failed(Failure::Run(Why::Defect, error.to_string())),
         };
         let mut cancelled = false;
         let shard = &mut stage.shard;
@@ -122,10 +124,10 @@ pub(crate) fn drive(
             shard.observer_mut().rows(table, rows);
         }
         if let Some(failure) = shard.observer_mut().failure() {
-            return Outcome::Failed(failure.to_owned());
+            return Outcome::Failed(Failure::sink(failure.to_owned()));
         }
         if let Some(fault) = shard.fabric().network().fault() {
-            return Outcome::Failed(fault.to_owned());
+            return Outcome::Failed(Failure::Run(Why::Model, fault.to_owned()));
         }
         if ended || stage.cut_off().is_some() {
             return Outcome::Dry;

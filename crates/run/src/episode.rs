@@ -7,7 +7,7 @@ use windtunnel_cluster::shard::ShardJob;
 use windtunnel_fabric::Fabric;
 use windtunnel_kernel::{CalendarTime, Span, Time};
 use windtunnel_plan::Plan;
-use windtunnel_plan::error::{Failure, Why};
+use windtunnel_plan::error::Failure;
 use windtunnel_plan::settings::{Fidelity, FlowsTable, Fold};
 use windtunnel_topology::Forwarder;
 
@@ -196,7 +196,7 @@ impl Simulator<'_> {
         }
         let cancelled = match outcome {
             Outcome::Cancelled => true,
-            Outcome::Failed(message) => return Err(Stop::Failed(Failure::Run(Why::Model, message))),
+            Outcome::Failed(failure) => return Err(Stop::Failed(failure)),
             Outcome::Dry => match stuck {
                 Some(failure) => return Err(Stop::Failed(failure)),
                 None => false,
@@ -276,6 +276,6 @@ impl SeenEnough<'_> {
 
 /// When the simulation of `episode` begins, which itself does at `start`.
 pub(crate) fn begin(start: CalendarTime, episode: &Episode) -> CalendarTime {
-    let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ps() / 1_000);
+    let before = episode.rerun.as_ref().map_or(0, |rerun| rerun.before.ns_exact());
     CalendarTime::from_ns(start.ns() - before)
 }

@@ -195,8 +195,8 @@ impl IdealTimes<'_> {
 /// What an iteration of `job` took on the whole; `None` if it has not ended.
 fn pace(plan: &Plan, histories: &Histories, job: usize) -> Option<Span> {
     histories.jobs[job].finish?;
-    let worked_ps = u128::from(histories.jobs[job].worked) * 1000;
-    u64::try_from(worked_ps / u128::from(plan.jobs[job].iterations.max(1))).ok().map(Span::from_ps)
+    let worked_ps = CalendarTime::from_ns(histories.jobs[job].worked).exact_ps();
+    u64::try_from(worked_ps / i128::from(plan.jobs[job].iterations.max(1))).ok().map(Span::from_ps)
 }
 
 /// The shorter of two times, as far as they are known.

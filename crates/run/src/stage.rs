@@ -15,9 +15,9 @@ use windtunnel_kernel::{EndpointId, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_plan::jobs::JobPlan;
-use windtunnel_plan::settings::{ConnectionsName, ExchangeName, Fidelity};
+use windtunnel_plan::settings::{ExchangeName, Fidelity};
 use windtunnel_workload::collectives::OneByOne;
-use windtunnel_workload::replay::{Connections, Coupling, Exchanges};
+use windtunnel_workload::replay::{Coupling, Exchanges};
 
 use super::RunOptions;
 use super::model::{self, Hosts, Opened};
@@ -57,8 +57,8 @@ impl<'a> Stage<'a> {
             Fidelity::Flow => shard.keep_rings_coupled(),
             Fidelity::Job => {}
         }
-        shard.exchange(exchanges(plan, jobs));
-        shard.connect(connections(plan));
+        shard.exchange(exchanges(plan, merges(plan) && jobs == 1));
+        shard.connect(plan.network.connections);
         let topology = &plan.fabric.topology;
         shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
         Self { plan, options, shard, rerouter }
@@ -191,20 +191,12 @@ fn merges(plan: &Plan) -> bool {
     plan.network.exchange == ExchangeName::Auto && plan.fidelity == Fidelity::Flow
 }
 
-/// How all-to-alls run where so many jobs may meet.
-fn exchanges(plan: &Plan, jobs: usize) -> Exchanges {
+/// How all-to-alls run; `in_step` where flows carry them and no other job can meet theirs.
+pub(crate) fn exchanges(plan: &Plan, in_step: bool) -> Exchanges {
     match plan.network.exchange {
         ExchangeName::Hosts => Exchanges::Whole,
-        ExchangeName::Auto if merges(plan) && jobs == 1 => Exchanges::InStep,
+        ExchangeName::Auto if in_step => Exchanges::InStep,
         ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
-    }
-}
-
-/// What messages outside communicators go by.
-pub(crate) fn connections(plan: &Plan) -> Connections {
-    match plan.network.connections {
-        ConnectionsName::Message => Connections::Message,
-        ConnectionsName::Pair => Connections::Pair,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A topology in numbers.
 
+use windtunnel_kernel::math::gcd;
 use windtunnel_kernel::{BitRate, Span};
 
 use crate::edge::Edge;
@@ -92,11 +93,7 @@ impl TierSummary {
 }
 
 fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
+    a / gcd(a, b) * b
 }
 
 /// Counts a fabric whose shape has no formula for it, port by port.

@@ -28,7 +28,7 @@ impl Work {
 
     /// Nanoseconds for it at `iteration` per iteration.
     pub(super) fn time_at(self, iteration: Span) -> u64 {
-        u64::try_from(self.at(iteration).div_ceil(1_000)).unwrap_or(u64::MAX)
+        CalendarTime::from_exact_ps(self.at(iteration)).ns()
     }
 
     /// What is left after `done`; a job that has not ended has some.
@@ -212,7 +212,7 @@ impl Rate {
         let whole = self.ends.len().min((work.0 >> 64) as usize);
         let (begin, iteration) = self.iteration(whole);
         let at = u128::from(begin) + Work(work.0 - Work::iterations(whole as u64).0).at(iteration);
-        u64::try_from(at.saturating_sub(u128::from(self.gathered)).div_ceil(1_000)).unwrap_or(u64::MAX)
+        CalendarTime::from_exact_ps(at.saturating_sub(u128::from(self.gathered))).ns()
     }
 
     /// The end of the iteration that is under way `ns` after the episode's start, and the work done by then.

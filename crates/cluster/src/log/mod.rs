@@ -1,7 +1,7 @@
 //! Jobs from logs: the published formats of clusters' job traces, read row by row.
 //!
 //! A log gives for each job when it was submitted, how many GPUs it had, how long it ran, and perhaps what was expected
-//! and how important it was; that is what [`crate::cluster`] replays, so logs are read here and not beside the workloads,
+//! and how important it was; that is what [`crate::cluster`] goes by, so logs are read here and not beside the workloads,
 //! which are operations. Files may be under gzip. Rows are read one at a time; what stays is [`LoggedJob`], 40 bytes.
 //!
 //! A row with a hole (no time, no end) or a value that is none is refused with file and line; if

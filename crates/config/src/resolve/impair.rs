@@ -84,26 +84,6 @@ pub fn troubles(
 ) -> Result<Troubles, InputError> {
     let (written, topology) = (&scenario.impairments, &*fabric.topology);
     let place = Place { source };
-    if scenario.fidelity != Fidelity::Packet {
-        // Flows are routed and shared anew when links change.
-        let flows = scenario.fidelity == Fidelity::Flow;
-        let used = [
-            ("loss", written.loss.is_empty()),
-            ("bit_errors", written.bit_errors.is_empty()),
-            ("down", flows || written.down.is_empty()),
-            ("slow", flows || written.slow.is_empty()),
-            ("background", written.background.is_empty()),
-        ];
-        if let Some((key, _)) = used.into_iter().find(|(_, empty)| !empty) {
-            let message = format!("needs packets to act on, found `fidelity: {}`", scenario.fidelity.name());
-            return Err(InputError::new(place.at(key), message).hint("`fidelity: packet`"));
-        }
-        if scenario.results.queues.is_some() {
-            let message = format!("queues need packets, found `fidelity: {}`", scenario.fidelity.name());
-            let at = format!("{source}: results.queues");
-            return Err(InputError::new(at, message).hint("`fidelity: packet`"));
-        }
-    }
     let mut losses = Vec::new();
     for (index, rule) in written.loss.iter().enumerate() {
         let model = loss(rule, &place, index)?;
@@ -145,8 +125,11 @@ pub fn troubles(
     let each = topology.nics_per_host();
     let nics = |&(host, fast): &(u32, i64)| (host * each..(host + 1) * each).map(move |nic| (nic, fast));
     let background = written.background.iter().enumerate();
-    let background: Result<_, _> =
-        background.map(|(index, rule)| background_of(rule, &place, index, base, evidence)).collect();
+    let background: Vec<_> = background
+        .map(|(index, rule)| background_of(rule, &place, index, base, evidence))
+        .collect::<Result<_, _>>()?;
+    // A wrong value is told as one at every fidelity.
+    needs_packets(scenario, &place)?;
     Ok(Troubles {
         impairments: Impairments {
             losses,
@@ -154,9 +137,36 @@ pub fn troubles(
             policy: fabric.policy,
             clocks: drift.iter().flat_map(nics).collect(),
         },
-        background: background?,
+        background,
         drift,
     })
+}
+
+/// Refuses what the scenario's fidelity does not model.
+fn needs_packets(scenario: &Scenario, place: &Place<'_>) -> Result<(), InputError> {
+    if scenario.fidelity == Fidelity::Packet {
+        return Ok(());
+    }
+    let written = &scenario.impairments;
+    // Flows are routed and shared anew when links change.
+    let flows = scenario.fidelity == Fidelity::Flow;
+    let used = [
+        ("loss", written.loss.is_empty()),
+        ("bit_errors", written.bit_errors.is_empty()),
+        ("down", flows || written.down.is_empty()),
+        ("slow", flows || written.slow.is_empty()),
+        ("background", written.background.is_empty()),
+    ];
+    if let Some((key, _)) = used.into_iter().find(|(_, empty)| !empty) {
+        let message = format!("needs packets to act on, found `fidelity: {}`", scenario.fidelity.name());
+        return Err(InputError::new(place.at(key), message).hint("`fidelity: packet`"));
+    }
+    if scenario.results.queues.is_some() {
+        let message = format!("queues need packets, found `fidelity: {}`", scenario.fidelity.name());
+        let at = format!("{}: results.queues", place.source);
+        return Err(InputError::new(at, message).hint("`fidelity: packet`"));
+    }
+    Ok(())
 }
 
 fn loss(rule: &LossRule, place: &Place<'_>, index: usize) -> Result<GilbertElliott, InputError> {

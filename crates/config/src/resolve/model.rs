@@ -212,6 +212,7 @@ impl Transformer<'_> {
                     gpus: u64::from(ranks),
                     sequence: self.sequence,
                 },
+                context.base,
             ),
             explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };

@@ -227,7 +227,7 @@ impl Told<'_, '_> {
                 *limit = given.get().0.get() as f64;
             }
         }
-        if let Some(text) = sheets::text("dispatchers", "deepep") {
+        if let Some(text) = sheets::own("dispatchers", "deepep", self.context.base) {
             let fitted: Dispatchers = serde_json::from_str(text)
                 .map_err(|error| InputError::new(place, format!("data/dispatchers/deepep.json: {error}")))?;
             constants.dispatcher = fitted.constants;
@@ -262,13 +262,13 @@ impl Told<'_, '_> {
         let scenario = &self.context.scenario.network.collectives;
         let wrong = |what: &str, error: String| InputError::new(place, format!("data/nccl/{what}: {error}"));
         if let Some(name) = &scenario.system
-            && let Some(text) = sheets::text("nccl", &name.to_ascii_lowercase())
+            && let Some(text) = sheets::own("nccl", name, self.context.base)
         {
             let fitted: Fitted =
                 serde_json::from_str(text).map_err(|error| wrong(name, error.to_string()))?;
             return Ok((fitted.constants, "calibrated", fitted.source));
         }
-        let Some(text) = sheets::text("nccl", "pools") else {
+        let Some(text) = sheets::own("nccl", "pools", self.context.base) else {
             return Ok((
                 Constants::default(),
                 "inferred",

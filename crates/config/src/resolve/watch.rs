@@ -30,7 +30,6 @@ pub(super) fn watching(
     let mut watching = Watching::default();
     if let Some(asked) = &results.queue_pairs {
         let place = format!("{source}: results.queue_pairs");
-        needs_packets(scenario, &place)?;
         let (every, least) = (asked.every.0, WatchSettings::LEAST);
         if every < least {
             let message =
@@ -43,11 +42,11 @@ pub(super) fn watching(
                 .hint("such as `[{from: host0/nic0, to: host1/nic0}]`"));
         }
         let pairs = pairs(&asked.pairs, topology, &format!("{place}.pairs"))?;
+        needs_packets(scenario, &place)?;
         watching.watch = Some(WatchSettings { every, pairs });
     }
     if let Some(asked) = &results.packets {
         let place = format!("{source}: results.packets");
-        needs_packets(scenario, &place)?;
         if asked.limit == 0 {
             return Err(InputError::new(format!("{place}.limit"), "expected at least 1 packet, found 0"));
         }
@@ -60,11 +59,13 @@ pub(super) fn watching(
             return Err(InputError::new(place, "expected `pairs` or `on`, found neither")
                 .hint("`pairs: [{from: host0/nic0, to: host1/nic0}]` or `on: leaf0 -> host1/nic0`"));
         }
+        needs_packets(scenario, &place)?;
         watching.capture = Some(CaptureSettings { pairs, links, limit: asked.limit });
     }
     Ok(watching)
 }
 
+/// Refuses what shows no packets. It is asked last: a wrong value is told as one at every fidelity.
 fn needs_packets(scenario: &Scenario, place: &str) -> Result<(), InputError> {
     if scenario.fidelity != Fidelity::Packet {
         let message = format!("needs packets to look at, found `fidelity: {}`", scenario.fidelity.name());

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use windtunnel_cluster::placement::{BuiltIn, Locality};
-use windtunnel_workload::collectives::{Algorithm, Form, Whole};
-use windtunnel_workload::generate::Axis;
+use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form, Whole};
+use windtunnel_workload::generate::{Axis, Layout};
 use windtunnel_workload::schedules::ScheduleName;
 
 use super::name::Name;
@@ -287,15 +287,16 @@ pub struct Parallelism {
 
 impl Default for Parallelism {
     fn default() -> Self {
+        let Layout { tp, cp, ep, pp, dp, order, replicate, .. } = Layout::default();
         Self {
-            tp: 1,
-            cp: 1,
-            ep: 1,
-            pp: 1,
-            dp: 1,
-            order: [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp].map(Name).to_vec(),
+            tp,
+            cp,
+            ep,
+            pp,
+            dp,
+            order: order.map(Name).to_vec(),
             zero: None,
-            replicate: 1,
+            replicate,
             schedule: ScheduleJob::default(),
             bucket: None,
             overlap_gradients: None,
@@ -423,7 +424,7 @@ pub enum TunerName {
 }
 
 const fn outstanding() -> u32 {
-    64
+    CollectiveSpec::OUTSTANDING
 }
 
 /// Independent messages, all at once or as a file says.

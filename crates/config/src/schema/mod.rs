@@ -39,11 +39,11 @@ pub use topology::{
     Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
     ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
+use windtunnel_fabric::host::Receiver;
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};
 use windtunnel_fabric::wire;
-pub use windtunnel_plan::settings::{
-    ConnectionsName, Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase,
-};
+pub use windtunnel_plan::settings::{Episodes, ExchangeName, Fidelity, FlowsTable, Fold, MemoName, Phase};
+use windtunnel_workload::replay::Connections;
 
 use self::transport::{LawNames, TransportNames};
 use self::upkeep::{FaultRule, MaintenanceWindow, SpareHosts, StorageHosts};
@@ -197,14 +197,14 @@ pub struct Network {
     pub exchange: ExchangeName,
     /// What messages outside communicators go by, such as those of a GOAL file or of a recorded MPI program (flow and packet fidelity;
     /// message fidelity knows no connections).
-    pub connections: ConnectionsName,
+    pub connections: Name<Connections>,
     /// What carries out collectives whose algorithm is left open.
     pub collectives: Collectives,
     /// LogGOPS parameters (message fidelity); what is left out comes from the topology and the data sheets, per class.
     pub loggops: Option<LogGops>,
-    /// Whether a message occupies its receiver for its length (`held`, LogGOPS) or for o and g only (`free`, as ATLAHS
-    /// does; breaks line rate).
-    pub receiver: ReceiverName,
+    /// For how long a message occupies its receiver (message fidelity): `held` is LogGOPS; `free` is as ATLAHS does, and breaks
+    /// line rate; `aside` is how flows and packets have it.
+    pub receiver: Name<Receiver>,
 }
 
 impl Default for Network {
@@ -244,10 +244,10 @@ impl Default for Network {
             timeout: None,
             parallel: Parallel::default(),
             exchange: ExchangeName::default(),
-            connections: ConnectionsName::default(),
+            connections: Name::default(),
             collectives: Collectives::default(),
             loggops: None,
-            receiver: ReceiverName::default(),
+            receiver: Name::default(),
         }
     }
 }
@@ -354,17 +354,6 @@ pub struct LogGops {
     pub O: f64,
     /// Largest message that is sent eagerly.
     pub S: Size,
-}
-
-/// Whether a message occupies its receiver for its length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ReceiverName {
-    /// For its length.
-    #[default]
-    Held,
-    /// For o and g only.
-    Free,
 }
 
 /// How the jobs share the machine.

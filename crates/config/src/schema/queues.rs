@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use windtunnel_fabric::packet::Color;
+use windtunnel_fabric::packet::{Color, PfcSettings};
 use windtunnel_workload::Dimension;
 
 use super::{Duration, Ecn, Name, Rate, Size};
@@ -154,17 +154,19 @@ pub struct Pfc {
 }
 
 impl Default for Pfc {
+    /// As the engine's: thresholds and headroom that are left out go by the size of packets, ports and cables.
     fn default() -> Self {
+        let PfcSettings { response, frame, patience, watchdog, .. } = PfcSettings::default();
         Self {
             xoff: None,
             alpha: None,
             xon: None,
             xon_offset: None,
             headroom: None,
-            response: Duration(windtunnel_kernel::Span::ZERO),
-            frame: Size(windtunnel_kernel::Bytes::new(64)),
-            watchdog: None,
-            deadlock_after: Duration(windtunnel_kernel::Span::from_us(1_000)),
+            response: Duration(response),
+            frame: Size(frame),
+            watchdog: watchdog.map(Duration),
+            deadlock_after: Duration(patience),
         }
     }
 }

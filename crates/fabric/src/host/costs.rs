@@ -124,18 +124,20 @@ fn per_byte(fs: u64, bytes: Bytes) -> Span {
     }
 }
 
-/// How a receiver pays for the bytes of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Receiver {
-    /// As LogGOPSim: the receiver's NIC and stream are held for (s - 1)·G, so no receiver takes more than its line rate.
-    #[default]
-    Held,
-    /// As the LogGOPSim inside ATLAHS: the whole message arrives (s - 1)·G later, the NIC is held for g and the stream
-    /// for g + o + (s - 1)·O. An incast then beats the line rate of its receiver.
-    Free,
-    /// The receiver's NIC is held as in [`Self::Held`], and its stream for o + (s - 1)·O: it computes and sends while bytes
-    /// come in. No receiver takes more than its line rate, and none is slower than it.
-    Aside,
+windtunnel_kernel::named! {
+    /// How a receiver pays for the bytes of a message.
+    #[derive(Default)]
+    pub enum Receiver: "receiver" {
+        /// As LogGOPSim: the receiver's NIC and stream are held for (s - 1)·G, so no receiver takes more than its line rate.
+        #[default]
+        Held = "held", "for its length";
+        /// As the LogGOPSim inside ATLAHS: the whole message arrives (s - 1)·G later, the NIC is held for g and the stream
+        /// for g + o + (s - 1)·O. An incast then beats the line rate of its receiver.
+        Free = "free", "for o and g only";
+        /// The receiver's NIC is held as in [`Self::Held`], and its stream for o + (s - 1)·O. No receiver takes more than its
+        /// line rate, and none is slower than it. Flows and packets have it so, whatever a scenario says.
+        Aside = "aside", "its NIC for its length, its stream for o and O only: it computes and sends while bytes come in";
+    }
 }
 
 /// How long a message holds what it uses, counted from its start at either end.

@@ -15,7 +15,7 @@ use windtunnel_kernel::{Span, Time};
 use windtunnel_topology::Itinerary;
 
 use super::desks::{Delivery, Desk, Half, INTERVAL, put};
-use super::engine::{Dispatched, Engine, Plan};
+use super::engine::{Dispatched, Engine, PairPlan};
 use super::error::PacketError;
 use super::lines::{Choice, LINE_BITS};
 use super::message::NO_MESSAGE;
@@ -104,7 +104,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A sending half has been opened.
-    pub(super) fn dispatch_opened(&mut self, slot: u32, plan: &Plan) {
+    pub(super) fn dispatch_opened(&mut self, slot: u32, plan: &PairPlan) {
         let [port, peer] = plan.ports[0];
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         let desk = &mut dispatch.desks[port as usize];
@@ -115,7 +115,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A receiving half has been opened.
-    pub(super) fn dispatch_accepted(&mut self, slot: u32, plan: &Plan) {
+    pub(super) fn dispatch_accepted(&mut self, slot: u32, plan: &PairPlan) {
         let [port, peer] = plan.ports[1];
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         let desk = &mut dispatch.desks[port as usize];

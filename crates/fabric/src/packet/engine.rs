@@ -26,7 +26,7 @@ use super::transport::{Dispatcher, Endpoint, Kept, SwitchPolicy, Transport, Uses
 
 /// What is worked out for a queue pair before its halves are opened.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct PairPlan {
     /// NIC ports from which and to which packets go, there and back.
     pub ports: [[u32; 2]; 2],
     /// Egress ports on the ways there and back, and what is hashed on them.

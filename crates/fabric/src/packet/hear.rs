@@ -1,7 +1,7 @@
 //! What an engine tells those who listen: see [`ears`](super::ears).
 
 use super::ears::{Ears, Facts, Fate, Noted, Part, Record, Seen, Sent};
-use super::engine::{Engine, Plan};
+use super::engine::{Engine, PairPlan};
 use super::handles::QueuePair;
 use super::packets::{Kind, flag};
 use super::telemetry::Telemetry;
@@ -120,7 +120,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A queue pair has been opened.
-    pub(super) fn note_pair(&mut self, pair: QueuePair, plan: &Plan) {
+    pub(super) fn note_pair(&mut self, pair: QueuePair, plan: &PairPlan) {
         if self.account.ears.as_ref().is_none_or(|ears| ears.pairs.is_none()) {
             return;
         }

@@ -4,7 +4,7 @@
 use windtunnel_topology::{LinkId, SwitchId};
 
 use super::balance::Recycler;
-use super::engine::{CreditOf, Engine, Plan, PlanesOf};
+use super::engine::{CreditOf, Engine, PairPlan, PlanesOf};
 use super::handles::{OpenRequest, QueuePair};
 use super::memory::Memories;
 use super::message::{Arrivals, NO_MESSAGE};
@@ -53,7 +53,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Works out by which ports a queue pair goes; its ways are still to be found.
-    pub(super) fn plan(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> Plan {
+    pub(super) fn plan(&mut self, request: &OpenRequest<'_>, wish: Option<u32>) -> PairPlan {
         let OpenRequest { from, to, entropy, keep, route } = *request;
         let seed = self.settings.seed;
         let there = self.fabric.topology.flow_hash(seed, from, to, entropy);
@@ -85,11 +85,11 @@ impl<T: Transport> Engine<T> {
         } else {
             [there, back]
         };
-        Plan { ports: [ports, ports_back], paths, hashes, fixed, keep, entropy }
+        PairPlan { ports: [ports, ports_back], paths, hashes, fixed, keep, entropy }
     }
 
     /// Finds the way there (0) or back (1), for an opening at `now`; the first switch of it lives here.
-    pub(super) fn find_way(&mut self, plan: &mut Plan, request: &OpenRequest<'_>, way: usize, now: u64) {
+    pub(super) fn find_way(&mut self, plan: &mut PairPlan, request: &OpenRequest<'_>, way: usize, now: u64) {
         if way == 1 && plan.fixed && self.mirrors() {
             plan.paths[1] = self.mirror(plan);
             return;
@@ -106,14 +106,14 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Egress ports of the way back over the links of the way there.
-    fn mirror(&self, plan: &Plan) -> Vec<u32> {
+    fn mirror(&self, plan: &PairPlan) -> Vec<u32> {
         let there = &plan.paths[0];
         let between = there[..there.len() - 1].iter().rev();
         between.chain([&plan.ports[0][0]]).map(|&port| self.fabric.reverse(port)).collect()
     }
 
     /// Lays down the paths of a queue pair, where they are fixed: what its packets carry there and back.
-    pub(super) fn lay(&mut self, plan: &Plan) -> [u64; 2] {
+    pub(super) fn lay(&mut self, plan: &PairPlan) -> [u64; 2] {
         if plan.fixed {
             [0, 1].map(|way| u64::from(self.lead.paths.insert(&plan.paths[way])))
         } else {
@@ -121,7 +121,7 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    pub(super) fn open_sender(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
+    pub(super) fn open_sender(&mut self, plan: &PairPlan, places: [u64; 2]) -> u32 {
         let [port, to] = plan.ports[0];
         let sizes = self.settings.packet_sizes();
         let mut facts = self.fabric.facts(sizes, port, &plan.paths[0], plan.ports[1][0], &plan.paths[1]);
@@ -199,7 +199,7 @@ impl<T: Transport> Engine<T> {
         slot
     }
 
-    pub(super) fn open_receiver(&mut self, plan: &Plan, places: [u64; 2]) -> u32 {
+    pub(super) fn open_receiver(&mut self, plan: &PairPlan, places: [u64; 2]) -> u32 {
         let [port, to] = plan.ports[1];
         let lengths = [plan.paths[0].len() as u32, plan.paths[1].len() as u32];
         let receiver = Receiver::new(port, to, places[1], plan.flags(), lengths);
@@ -286,7 +286,7 @@ impl<T: Transport> Engine<T> {
     }
 }
 
-impl Plan {
+impl PairPlan {
     fn flags(&self) -> u8 {
         if self.fixed { flag::ROUTED } else { flag::FRESH }
     }

@@ -4,6 +4,7 @@ use windtunnel_kernel::{BitRate, Bytes, Span};
 
 use super::error::PacketError;
 use super::marks::EcnSettings;
+use crate::wire;
 
 /// Data queues of a port at most: a packet carries its queue in 3 bits, as Ethernet carries a priority.
 pub const MOST_QUEUES: usize = 8;
@@ -177,19 +178,26 @@ pub struct PfcSettings {
     pub patience: Span,
 }
 
-impl Default for PfcSettings {
-    /// xoff at 1/8 of what is free (as the switch model of HPCC, Li et al., SIGCOMM 2019, has it), xon two packets of
-    /// 4,160 B below, headroom by the cable.
-    fn default() -> Self {
+impl PfcSettings {
+    /// For packets of `mtu` on the wire: xoff at 1/8 of what is free (as the switch model of HPCC, Li et al., SIGCOMM 2019,
+    /// has it), xon two packets below, headroom by the cable.
+    pub const fn of(mtu: Bytes) -> Self {
         Self {
             xoff: Xoff::Dynamic(0.125),
-            xon: Xon::Below(Bytes::new(8_320)),
+            xon: Xon::Below(Bytes::new(2 * mtu.get())),
             headroom: None,
             response: Span::ZERO,
             frame: Bytes::new(64),
             watchdog: None,
             patience: Span::from_us(1_000),
         }
+    }
+}
+
+impl Default for PfcSettings {
+    /// For packets as large as scenarios have them where they say no size.
+    fn default() -> Self {
+        Self::of(wire::MTU)
     }
 }
 
@@ -202,7 +210,7 @@ impl Default for PfcSettings {
 /// end and the packet that crossed. IEEE 802.1Qbb-2011, the informative annex on buffer requirements; Zhu et al.,
 /// "Congestion control for large-scale RDMA deployments" (DCQCN), SIGCOMM 2015, section 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct PauseLoop {
     /// Of the sender paused.
     pub rate: BitRate,
     /// From its last bit's leaving to the queue.
@@ -211,7 +219,7 @@ pub(super) struct Reach {
     pub back: u64,
 }
 
-impl Reach {
+impl PauseLoop {
     pub(super) fn headroom(self, mtu: Bytes) -> u64 {
         let bits = u128::from(self.delay + self.back) * u128::from(self.rate.bps());
         bits.div_ceil(8_000_000_000_000) as u64 + 2 * mtu.get()
@@ -340,8 +348,8 @@ mod tests {
     fn headroom_is_the_sum_of_its_terms() {
         let rate = BitRate::from_gbps(400);
         let (cable, packet, frame) = (500_000, 83_200, 1_280);
-        let reach = Reach { rate, delay: cable, back: packet + frame + cable };
+        let pause = PauseLoop { rate, delay: cable, back: packet + frame + cable };
         // 50 B a nanosecond.
-        assert_eq!(reach.headroom(Bytes::new(4_160)), 2 * 500 * 50 + 3 * 4_160 + 64);
+        assert_eq!(pause.headroom(Bytes::new(4_160)), 2 * 500 * 50 + 3 * 4_160 + 64);
     }
 }

@@ -9,7 +9,7 @@ use super::link::Marking;
 use super::meter::Meters;
 use super::packets::NONE;
 use super::pauses::{Guard, Ingress, Limit};
-use super::queue_settings::{Color, PfcSettings, QueueSettings, Reach, Xoff};
+use super::queue_settings::{Color, PauseLoop, PfcSettings, QueueSettings, Xoff};
 use super::queues::Queues;
 use super::transport::Transport;
 
@@ -76,7 +76,7 @@ impl<T: Transport> Engine<T> {
                     if self.fabric.ports[p as usize].far.as_switch().is_none() {
                         0
                     } else {
-                        self.reach(p, &pfc, lossless)
+                        self.headroom_beyond(p, &pfc, lossless)
                     }
                 })
                 .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
@@ -97,7 +97,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The headroom of the far end of port `p`.
-    fn reach(&self, p: u32, pfc: &PfcSettings, lossless: u64) -> u64 {
+    fn headroom_beyond(&self, p: u32, pfc: &PfcSettings, lossless: u64) -> u64 {
         if let Some(headroom) = pfc.headroom {
             return headroom.get();
         }
@@ -105,7 +105,7 @@ impl<T: Transport> Engine<T> {
         let back = &self.fabric.kinds[usize::from(self.fabric.ports[self.fabric.reverse(p) as usize].kind)];
         let largest = self.settings.mtu.max(self.settings.control).get() as u16;
         let way = back.serialise(largest) + lossless * back.serialise(pfc.frame.get() as u16) + back.delay;
-        Reach { rate: forth.rate, delay: forth.delay, back: way + pfc.response.ps() }
+        PauseLoop { rate: forth.rate, delay: forth.delay, back: way + pfc.response.ps() }
             .headroom(self.settings.mtu)
     }
 

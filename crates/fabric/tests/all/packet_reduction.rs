@@ -231,7 +231,7 @@ fn a_reduction_shares_links_with_messages() {
     let queue = QueueSettings { lossless: true, ..QueueSettings::default() };
     let lossless = PacketSettings {
         queues: vec![queue],
-        pfc: Some(PfcSettings::default()),
+        pfc: Some(PfcSettings::of(Bytes::new(4_160))),
         buffers: vec![BufferSettings { size: Bytes::new(4_000_000), alpha: 1.0, reserve: Bytes::ZERO }],
         ..settings(ReductionSettings::default())
     };

@@ -174,6 +174,13 @@ impl Span {
         self.0.div_ceil(1_000)
     }
 
+    /// Length in nanoseconds of a span that is known to be of whole ones, as those between instants of the calendar are.
+    #[inline]
+    pub const fn ns_exact(self) -> u64 {
+        debug_assert!(self.0.is_multiple_of(1_000), "expected whole nanoseconds");
+        self.0 / 1_000
+    }
+
     /// This span times `factor`, rounded to the nearest picosecond, saturating.
     #[inline]
     pub fn scaled(self, factor: f64) -> Self {
@@ -182,6 +189,12 @@ impl Span {
 }
 
 impl CalendarTime {
+    /// The first instant of the calendar at or after `ps` picoseconds since its zero, saturating.
+    #[inline]
+    pub fn from_exact_ps(ps: u128) -> Self {
+        Self(u64::try_from(ps.div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+
     /// Picoseconds since the start of the run, exactly: an instant of the calendar and one of a network are summed in these.
     #[inline]
     pub const fn exact_ps(self) -> i128 {
@@ -323,6 +336,14 @@ mod tests {
         assert_eq!((CalendarTime(u64::MAX).network_time(), Span::from_ns(u64::MAX)), (Time::NEVER, last));
         assert_eq!([Bytes(u64::MAX), Bytes(1)].into_iter().sum::<Bytes>(), Bytes(u64::MAX));
         assert_eq!(Time(1).since(Time(2)), Span::ZERO);
+    }
+
+    #[test]
+    fn the_calendar_takes_the_nanosecond_at_or_after() {
+        let of = |ps: u128| CalendarTime::from_exact_ps(ps).ns();
+        assert_eq!([0, 1, 999, 1_000, 1_001].map(of), [0, 1, 1, 1, 2]);
+        assert_eq!([u128::from(u64::MAX) * 1_000, u128::MAX].map(of), [u64::MAX; 2]);
+        assert_eq!([Span(0), Span(7_000)].map(Span::ns_exact), [0, 7]);
     }
 
     /// Of whoever takes a later instant from an earlier one, tests hear.

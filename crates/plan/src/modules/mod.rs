@@ -8,10 +8,15 @@
 //! A registered transport goes before a built-in one of its name, so a variant can stand in for it. A chooser of paths, a
 //! stage or a balancer goes with every built-in transport. With a transport of the program's own it has to be registered
 //! together ([`Modules::with`]), and so have several of them ([`Modules::together`]), since nobody else knows all the types.
+//!
+//! What a program registers decides figures and is no text: it counts by [`Modules::identity`], so that another program's
+//! module of the same name is not taken for it.
 
+mod identity;
 mod parts;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 pub use parts::Names;
@@ -49,9 +54,40 @@ pub struct Modules {
     lines: Vec<(Kind, Arc<Named>)>,
     scheduler: Option<Arc<MakeScheduler>>,
     placement: Option<&'static dyn Placement>,
+    identity: Option<Arc<str>>,
 }
 
 impl Modules {
+    /// Says what the modules are known by in place of the program's file: a text that is another one whenever they would
+    /// give other figures, such as a version. It keeps digests and journals valid where the program is built anew.
+    #[must_use]
+    pub fn identified_by(mut self, identity: &str) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// What tells these modules from others of the same names: what [`Self::identified_by`] says, else the SHA-256 of the
+    /// program's file, and the names of its policies. `None` if nothing here decides any figure; scheduler and placement do
+    /// not count if they are `told` otherwise.
+    ///
+    /// # Errors
+    /// When the program's file cannot be read.
+    pub fn identity(&self, told: bool) -> io::Result<Option<String>> {
+        let none = self.transports.is_empty() && self.over.is_empty() && self.with.is_empty();
+        let scheduler = if told { None } else { self.make_scheduler() };
+        let placement = if told { None } else { self.placement };
+        if none && scheduler.is_none() && placement.is_none() {
+            return Ok(None);
+        }
+        let code: &str = match &self.identity {
+            Some(identity) => identity,
+            None => identity::of_program()?,
+        };
+        let scheduler = scheduler.map_or("", |scheduler| scheduler.name());
+        let placement = placement.map_or("", |placement| placement.name());
+        Ok(Some([code, scheduler, placement].join("\n")))
+    }
+
     /// The scheduler of all scenarios, whatever they name; made anew for each run.
     #[must_use]
     pub fn scheduler(mut self, make: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static) -> Self {

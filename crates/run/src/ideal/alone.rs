@@ -10,14 +10,14 @@ use windtunnel_kernel::{EndpointId, RankId, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_plan::jobs::{JobPlan, Work};
-use windtunnel_plan::settings::{ExchangeName, Fidelity};
+use windtunnel_plan::settings::Fidelity;
 use windtunnel_topology::{LinkId, LoadBalancer};
-use windtunnel_workload::replay::{Exchanges, Replay};
+use windtunnel_workload::replay::Replay;
 
 use crate::drive::Pace;
 use crate::judge::Judge;
 use crate::recorder::Iteration;
-use crate::stage::{connections, coupling};
+use crate::stage::{coupling, exchanges};
 use crate::stuck::stuck_failure;
 use crate::{RunOptions, fold, model};
 
@@ -130,13 +130,9 @@ impl On<'_> {
         };
         let topology = &plan.fabric.topology;
         shard.domains(topology.scale_up_size(), topology.shape_name() != "clos");
-        shard.exchange(match plan.network.exchange {
-            // Whatever the fidelity: this network is one of flows, and the job is alone on it.
-            ExchangeName::Auto if form == Flows::Same => Exchanges::InStep,
-            ExchangeName::Auto | ExchangeName::Messages => Exchanges::ByMessage,
-            ExchangeName::Hosts => Exchanges::Whole,
-        });
-        shard.connect(connections(plan));
+        // Whatever the fidelity: this network is one of flows, and the job is alone on it.
+        shard.exchange(exchanges(plan, form == Flows::Same));
+        shard.connect(plan.network.connections);
         if form != Flows::Same {
             shard.couple(coupling(plan, placement));
         }

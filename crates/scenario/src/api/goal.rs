@@ -235,7 +235,7 @@ pub fn run(path: &Path, parameters: &str, receiver: &str) -> Result<String, Fail
             ),
         )));
     }
-    let finish: Vec<u64> = finish_ps.iter().map(|ps| ps.div_ceil(1_000)).collect();
+    let finish: Vec<u64> = finish_ps.iter().map(|&ps| Span::from_ps(ps).ns_ceil()).collect();
     let mut result = json!({
         "finish_max": finish.iter().max().copied().unwrap_or(0),
         "finish": finish,

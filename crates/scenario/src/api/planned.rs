@@ -1,8 +1,8 @@
 //! A scenario that is ready to run, as a value: it can be asked, changed by key, packed for another machine, and run as often as
 //! one likes.
 //!
-//! Life cycle: [`Planned::of`] resolves a request; [`Planned::set`] resolves it again with one key changed, and leaves it alone if that
-//! is refused; [`Planned::pack`] and [`Planned::unpack`] take it, with all files that it names, to where these are not.
+//! Life cycle: [`Planned::of`] resolves a request; [`Planned::set_all`] resolves it again with keys changed, and leaves it alone if
+//! that is refused; [`Planned::pack`] and [`Planned::unpack`] take it, with all files that it names, to where these are not.
 //! Invariants: the plan, its inputs and its hash are those of the request; running changes none of them. Failure modes: all of the
 //! scenario's, and bytes that are no packed plan, or one of an engine that reads scenarios otherwise.
 
@@ -75,7 +75,7 @@ impl Planned {
     }
 
     /// SHA-256 of everything but the engine that decides its figures: the scenario with what replaces parts of it, whatever its
-    /// comments and the order of its keys; the files and sheets that were read; policies of one's own.
+    /// comments and the order of its keys; the files and sheets that were read; policies and modules of one's own.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
@@ -98,19 +98,30 @@ impl Planned {
         tree(&self.request).map(|tree| tree.to_string())
     }
 
-    /// Sets `key` to a value in YAML, as `--set KEY=VALUE` does, and resolves all that depends on it.
+    /// Sets `key` to a value in YAML: [`Self::set_all`] of one.
     ///
     /// # Errors
     /// [`InputError`], and the plan is what it was.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), InputError> {
+        self.set_all(&[(key.to_owned(), value.to_owned())])
+    }
+
+    /// Sets keys to values in YAML, as `--set KEY=VALUE` does, and then resolves all that depends on them: keys that are right
+    /// only together can be set, in any order.
+    ///
+    /// # Errors
+    /// [`InputError`], and the plan is what it was.
+    pub fn set_all(&mut self, changes: &[(String, String)]) -> Result<(), InputError> {
         let mut request = self.request.clone();
-        match key {
-            // Else what was asked for beside the scenario would hide it.
-            "seed" => request.seed = None,
-            "fidelity" => request.fidelity = None,
-            _ => {}
+        for (key, value) in changes {
+            match key.as_str() {
+                // Else what was asked for beside the scenario would hide it.
+                "seed" => request.seed = None,
+                "fidelity" => request.fidelity = None,
+                _ => {}
+            }
+            request.overrides.push((key.clone(), value.clone()));
         }
-        request.overrides.push((key.to_owned(), value.to_owned()));
         *self = Self::of(request)?;
         Ok(())
     }
@@ -155,6 +166,7 @@ impl Planned {
             "full": self.request.full,
             "files": files,
             "sha256": self.sha256,
+            "build": build(),
         });
         let mut packed = MAGIC.to_vec();
         packed.extend(format!("{head}\n").into_bytes());
@@ -166,7 +178,8 @@ impl Planned {
     /// the program brings along.
     ///
     /// # Errors
-    /// [`Failure::Input`] for bytes that are something else, and for a plan that comes to another one here.
+    /// [`Failure::Input`] for bytes that are something else, for a plan that another build of the engine packed, and for one that
+    /// comes to another one here.
     pub fn unpack(packed: &[u8], folder: &Path, with: RunRequest) -> Result<Self, Failure> {
         let torn = || {
             InputError::new("packed plan", "expected a plan that this version packed, found something else")
@@ -175,6 +188,16 @@ impl Planned {
         let end = rest.iter().position(|&byte| byte == b'\n').ok_or_else(torn)?;
         let head: Value = serde_json::from_slice(&rest[..end]).map_err(|_| torn())?;
         let text = |key: &str| head[key].as_str().ok_or_else(torn);
+        if text("build")? != build() {
+            let message = format!(
+                "build `{}` of the engine packed it, this is `{}`: their figures may differ",
+                text("build")?,
+                build()
+            );
+            return Err(InputError::new("packed plan", message)
+                .hint("pack and unpack it with one build of the engine")
+                .into());
+        }
         let (mut unpacked, mut contents) = (Unpacked::new(), &rest[end + 1..]);
         for (number, file) in head["files"].as_array().ok_or_else(torn)?.iter().enumerate() {
             let name = file["name"].as_str().ok_or_else(torn)?;
@@ -204,7 +227,7 @@ impl Planned {
             Ok(planned)
         } else {
             Err(InputError::new("packed plan", "it comes to another plan here than where it was packed")
-                .hint("pack and unpack it with one version of the engine")
+                .hint("unpack it with the modules with which it was packed")
                 .into())
         }
     }
@@ -236,6 +259,15 @@ fn sha256(request: &RunRequest, inputs: &[Input]) -> Result<String, InputError> 
     part(&tree.to_string());
     part(if request.full { "full" } else { "" });
     part(&request.policies);
+    let told = !request.policies.is_empty();
+    let modules = request.modules.identity(told).map_err(|error| {
+        let message = format!("cannot read the program's file, by which its modules are known: {error}");
+        InputError::new(&request.source, message).hint("`Modules::identified_by` says another name for them")
+    })?;
+    if let Some(modules) = modules {
+        part("modules");
+        part(&modules);
+    }
     for (name, digest) in inputs {
         part(name);
         part(digest);

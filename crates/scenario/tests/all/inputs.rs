@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use windtunnel_scenario::api::{RunRequest, run};
 use windtunnel_scenario::table::Discard;
 
@@ -129,17 +130,50 @@ fn every_file_that_decides_a_result_is_in_its_hash() {
     assert_eq!(seen.len(), scenarios().len());
 }
 
-/// Data sheets that come with the engine count by their contents, and the summary names all that was read.
+/// Data sheets that come with the engine count by their contents, and the summary names all that was read: the constants of
+/// NCCL and of dispatchers, whichever they are, and a model's bands of error.
 #[test]
 fn the_summary_names_what_was_read() {
     let here = folder("named");
-    let text = "windtunnel: 1\nname: a\nfidelity: flow\ntopology: {shape: clos, hosts: 4, tiers: [{ports_down: 4, rate: \
-                100 Gbps, length: 5 m}], host: {gpu: H100-SXM, gpus: 2, nics: 1}}\njobs: [{name: a, workload: {flows: \
-                {file: flows.csv}}}]\n";
-    let inputs = summary(text, &here)["inputs"].clone();
-    let names: Vec<&str> =
-        inputs.as_array().expect("a list").iter().filter_map(|input| input["name"].as_str()).collect();
-    assert_eq!(names, ["data/gpus/h100-sxm", "flows.csv"]);
+    let read = |network: &str, job: &str| {
+        let text = format!(
+            "windtunnel: 1\nname: a\nfidelity: flow\ntopology: {{shape: clos, hosts: 4, tiers: [{{ports_down: 4, rate: \
+             100 Gbps, length: 5 m}}], host: {{gpu: H100-SXM, gpus: 2, nics: 1}}}}\nnetwork: {{{network}}}\njobs: \
+             [{{name: a, {job}}}]\n"
+        );
+        summary(&text, &here)["inputs"].clone()
+    };
+    let named = |inputs: &Value| -> Vec<String> {
+        let names = inputs.as_array().expect("a list").iter().filter_map(|input| input["name"].as_str());
+        names.map(str::to_owned).collect()
+    };
+    // Its collectives, if it had any, would be NCCL's.
+    let flows = read("", "workload: {flows: {file: flows.csv}}");
+    assert_eq!(
+        named(&flows),
+        ["data/dispatchers/deepep", "data/gpus/h100-sxm", "data/nccl/pools", "flows.csv"]
+    );
     // echo -ne "source,destination,bytes\n0,1,1000\n2,3,5000\n" | sha256sum
-    assert_eq!(inputs[1]["sha256"], "b503f68039b7eef412c72a82ddcc568dc41fd5fddfe027cee69cefbc06510f7c");
+    assert_eq!(flows[3]["sha256"], "b503f68039b7eef412c72a82ddcc568dc41fd5fddfe027cee69cefbc06510f7c");
+    // sha256sum data/nccl/pools.json
+    let pools = fs::read(format!("{DATA}/nccl/pools.json")).expect("it is there");
+    assert_eq!(flows[2]["sha256"], windtunnel_plan::inputs::hex(Sha256::digest(pools)));
+
+    let model =
+        "workload: {model: model.json, global_batch: 8, micro_batch: 1, sequence: 64}, parallelism: {dp: 8}";
+    assert_eq!(
+        named(&read("", model)),
+        [
+            "data/dispatchers/deepep",
+            "data/errors/training",
+            "data/gpus/h100-sxm",
+            "data/nccl/pools",
+            "model.json"
+        ]
+    );
+    let collective = "workload: {collective: {kind: all_reduce, bytes: 1 MB}}";
+    assert_eq!(
+        named(&read("collectives: {system: moc-h100}", collective)),
+        ["data/dispatchers/deepep", "data/gpus/h100-sxm", "data/nccl/moc-h100", "data/systems/moc-h100"]
+    );
 }

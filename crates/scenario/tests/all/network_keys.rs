@@ -1,4 +1,5 @@
-//! A wrong value under `network:` is told at every fidelity and by `--explain`, in the same words.
+//! A wrong value under `network:`, of what packets alone meet and of what shows them, is told at every fidelity and by
+//! `--explain`, in the same words.
 
 use windtunnel_scenario::api::{RunRequest, explain, run};
 use windtunnel_scenario::error::Failure;
@@ -22,10 +23,14 @@ jobs: [{name: a, workload: {flows: {pattern: ring, bytes: 64 KiB, ranks: 8}}}]
 const ALL: [&str; 4] = ["job", "message", "flow", "packet"];
 
 fn request(fidelity: &str, network: &str) -> RunRequest {
+    with(fidelity, "network", network)
+}
+
+fn with(fidelity: &str, key: &str, value: &str) -> RunRequest {
     RunRequest {
         text: SCENARIO.to_owned(),
         source: "a.yaml".to_owned(),
-        overrides: vec![("network".to_owned(), network.to_owned())],
+        overrides: vec![(key.to_owned(), value.to_owned())],
         fidelity: Some(fidelity.to_owned()),
         ..RunRequest::default()
     }
@@ -111,25 +116,62 @@ const WRONG: [(&str, &str); 66] = [
     ("{routes: [{from: host0/nic9, to: host7/nic0, via: [leaf0]}]}", "network.routes[0].from: no NIC"),
 ];
 
+/// The same of what needs packets: the key, its value, and a part of what is said of it.
+const WRONG_OF_PACKETS: [(&str, &str, &str); 12] = [
+    ("impairments", "{loss: [{on: all, rate: 2}]}", "impairments.loss[0].rate: expected a share"),
+    ("impairments", "{loss: [{on: leaf9, rate: 0.1}]}", "impairments.loss[0].on: "),
+    (
+        "impairments",
+        "{loss: [{on: all, rate: 0.1, burst: 0}]}",
+        "impairments.loss[0].burst: expected at least",
+    ),
+    ("impairments", "{bit_errors: [{on: all, rate: 2}]}", "impairments.bit_errors[0].rate: expected a share"),
+    ("impairments", "{down: [{part: leaf9, at: 1 us}]}", "impairments.down[0].part: "),
+    (
+        "impairments",
+        "{slow: [{part: leaf0, at: 1 us, rate: 0}]}",
+        "impairments.slow[0].rate: expected a part",
+    ),
+    ("impairments", "{background: [{load: 2, bytes: 1 KB}]}", "impairments.background[0].load: expected"),
+    (
+        "results",
+        "{queue_pairs: {every: 1 us, pairs: []}}",
+        "results.queue_pairs.pairs: expected at least one",
+    ),
+    (
+        "results",
+        "{queue_pairs: {every: 1 ps, pairs: [{from: host0/nic0, to: host1/nic0}]}}",
+        "results.queue_pairs.every: too short",
+    ),
+    (
+        "results",
+        "{packets: {pairs: [{from: host0/nic9, to: host1/nic0}]}}",
+        "results.packets.pairs[0].from: no NIC `host0/nic9`",
+    ),
+    ("results", "{packets: {on: all, limit: 0}}", "results.packets.limit: expected at least 1"),
+    ("results", "{packets: {limit: 9}}", "results.packets: expected `pairs` or `on`"),
+];
+
 #[test]
 fn a_wrong_value_is_told_in_the_same_words_at_every_fidelity() {
-    for (network, said) in WRONG {
+    let network = WRONG.map(|(value, said)| ("network", value, said));
+    for (key, value, said) in network.into_iter().chain(WRONG_OF_PACKETS) {
         let mut texts: Vec<(String, String)> = Vec::new();
         for fidelity in ALL {
-            let request = request(fidelity, network);
+            let request = with(fidelity, key, value);
             for (how, result) in [("run", ran(&request)), ("--explain", explain(&request))] {
                 match result {
                     Err(Failure::Input(error)) => {
                         texts.push((format!("{fidelity} {how}"), error.to_string()));
                     }
-                    other => panic!("{network} at {fidelity}, {how}: expected bad input, found {other:?}"),
+                    other => panic!("{value} at {fidelity}, {how}: expected bad input, found {other:?}"),
                 }
             }
         }
         let (_, first) = &texts[0];
-        assert!(first.contains(said), "{network}: {first}");
+        assert!(first.contains(said), "{value}: {first}");
         for (at, text) in &texts {
-            assert_eq!(text, first, "{network} at {at}");
+            assert_eq!(text, first, "{value} at {at}");
         }
     }
 }
@@ -168,6 +210,17 @@ fn what_a_fidelity_cannot_do_is_refused_there() {
     assert_eq!(ideal, [false, false, false, true]);
     let route = "{routes: [{from: host0/nic0, to: host7/nic0, via: [leaf0, spine0, leaf1]}]}";
     assert_eq!(ALL.map(|fidelity| refused(fidelity, route)), [true, true, true, false]);
+    for (key, value) in [
+        ("impairments", "{loss: [{on: all, rate: 0.001}]}"),
+        ("results", "{packets: {on: all, limit: 9}}"),
+        ("results", "{queue_pairs: {every: 1 us, pairs: [{from: host0/nic0, to: host1/nic0}]}}"),
+    ] {
+        let refused = ALL.map(|fidelity| match ran(&with(fidelity, key, value)) {
+            Ok(_) => false,
+            Err(error) => format!("{error:?}").contains("needs packets"),
+        });
+        assert_eq!(refused, [true, true, true, false], "{value}");
+    }
 }
 
 /// The packet model rests on its buffers and transport; no other fidelity claims to.

@@ -20,7 +20,7 @@
 //! Source: Li et al., "ScaleAcross Explorer: exploring communication optimization for scale-across AI model training"
 //! (2026), §2 and table 3: buildings of RTSW, CTSW and ATSW tiers.
 
-mod reach;
+mod pairs;
 mod rule;
 mod summary;
 mod survive;
@@ -33,7 +33,7 @@ use crate::error::TopologyError;
 use crate::hosts::Hosts;
 use crate::shape::{Cable, Shape};
 use crate::spec::{ClosSpec, CrossSpec, RegionsSpec};
-use reach::Reach;
+use pairs::BuildingPairs;
 
 /// Buildings there may be: their pairs have tables.
 const MOST_BUILDINGS: u64 = 1 << 10;
@@ -95,7 +95,7 @@ pub(crate) struct Regions {
     first_cross: u32,
     links: u32,
     switches: u32,
-    reach: Reach,
+    pairs: BuildingPairs,
 }
 
 impl Regions {
@@ -184,9 +184,9 @@ impl Regions {
             entries.push(Entry { between: cross.between, exits, count: cross.count, cable, first_link });
         }
         let links = u32::try_from(links).map_err(|_| too_large("links", links))?;
-        let reach = Reach::new(&buildings, &entries)?;
+        let pairs = BuildingPairs::new(&buildings, &entries)?;
         let regions =
-            Self { buildings, first_switches, first_nics, entries, first_cross, links, switches, reach };
+            Self { buildings, first_switches, first_nics, entries, first_cross, links, switches, pairs };
         regions.check_latency()?;
         Ok(regions)
     }

@@ -29,7 +29,7 @@ impl Regions {
 
     /// Whether a path of the rule to another building comes by a switch.
     fn leads_on(&self, building: usize, local: u32, far: usize) -> bool {
-        let reach = self.reach.tops(building, far);
+        let reach = self.pairs.tops(building, far);
         match self.top(building, local) {
             Some(top) => top < reach,
             None => self.buildings[building].clos.uplinks_towards(local, reach).digits > 0,
@@ -46,7 +46,7 @@ impl Regions {
     /// The longest way over cables between buildings, with the switches that they arrive at.
     fn crossing_latency(&self, from: usize, to: usize) -> Span {
         let exits = self.buildings[from].exits.iter();
-        let nearer = exits.filter(|exit| self.reach.is_nearer(from, exit.to as usize, to));
+        let nearer = exits.filter(|exit| self.pairs.is_nearer(from, exit.to as usize, to));
         let latency = |exit: &super::Exit| {
             let cable = self.entries[exit.entry as usize].cable;
             cable.propagation + self.top_delay(exit.to) + self.crossing_latency(exit.to as usize, to)
@@ -165,12 +165,12 @@ impl Shape for Regions {
             // Where no path of the rule comes by: back to where one does. Below a leaf is none.
             ports.push_run(0, own.clos.children(local));
         } else if let Some(top) = self.top(building, local) {
-            let nearer = |to: u32| self.reach.is_nearer(building, to as usize, far);
+            let nearer = |to: u32| self.pairs.is_nearer(building, to as usize, far);
             for exit in own.exits.iter().filter(|exit| nearer(exit.to)) {
                 ports.push_run(exit.first_port, self.cables_at(building, exit, top));
             }
         } else {
-            let uplinks = own.clos.uplinks_towards(local, self.reach.tops(building, far));
+            let uplinks = own.clos.uplinks_towards(local, self.pairs.tops(building, far));
             for parallel in 0..uplinks.bundle {
                 ports.push_run(uplinks.first + parallel * uplinks.parents, uplinks.digits);
             }
@@ -187,7 +187,7 @@ impl Shape for Regions {
             first + draw(count)
         } else {
             if local < own.tops.0 {
-                let uplinks = own.clos.uplinks_towards(local, self.reach.tops(building, far));
+                let uplinks = own.clos.uplinks_towards(local, self.pairs.tops(building, far));
                 if uplinks.digits > 0 {
                     return uplinks.nth(draw(uplinks.len()));
                 }
@@ -208,9 +208,9 @@ impl Shape for Regions {
         if local >= own.tops.0 {
             let crossing = self.crossing_of(at, port);
             return crossing
-                .is_some_and(|crossing| self.reach.is_nearer(building, crossing.exit.to as usize, far));
+                .is_some_and(|crossing| self.pairs.is_nearer(building, crossing.exit.to as usize, far));
         }
-        let uplinks = own.clos.uplinks_towards(local, self.reach.tops(building, far));
+        let uplinks = own.clos.uplinks_towards(local, self.pairs.tops(building, far));
         port.checked_sub(uplinks.first).is_some_and(|uplink| uplink % uplinks.parents < uplinks.digits)
     }
 
@@ -262,7 +262,7 @@ impl Shape for Regions {
         if building == far {
             return dead.is_empty() || whole(building);
         }
-        let direct = self.reach.distance(building, far) == 1;
+        let direct = self.pairs.distance(building, far) == 1;
         let whole = || whole(building) && whole(far) && (direct || (0..self.buildings.len()).all(whole));
         self.leads_on(building, local, far) && (dead.is_empty() || whole())
     }
@@ -347,7 +347,7 @@ impl Shape for Regions {
         let count = self.buildings.len();
         let pairs =
             (0..count).flat_map(|from| (0..count).filter(move |&to| to != from).map(move |to| (from, to)));
-        let between = pairs.map(|(from, to)| height(from) + self.reach.distance(from, to) + height(to));
+        let between = pairs.map(|(from, to)| height(from) + self.pairs.distance(from, to) + height(to));
         between.chain(self.buildings.iter().map(|building| building.clos.diameter())).max().unwrap_or(0)
     }
 

@@ -34,7 +34,7 @@ impl Journey<'_> {
         let regions = self.regions;
         let own = &regions.buildings[building];
         let dead = self.part(building);
-        let nearer = |to: u32| regions.reach.is_nearer(building, to as usize, self.to.0);
+        let nearer = |to: u32| regions.pairs.is_nearer(building, to as usize, self.to.0);
         for exit in own.exits.iter().filter(|exit| nearer(exit.to)) {
             let entry = &regions.entries[exit.entry as usize];
             for place in 0..regions.cables_at(building, exit, top) {
@@ -118,7 +118,7 @@ impl Regions {
             None => Ascent {
                 clos: &self.buildings[building].clos,
                 dead: self.part(dead, building),
-                reach: self.reach.tops(building, far),
+                reach: self.pairs.tops(building, far),
                 enough,
                 beyond: |top| journey.crossings(building, top),
             }

@@ -44,6 +44,9 @@ pub struct CollectiveSpec {
 }
 
 impl CollectiveSpec {
+    /// Messages that a rank may have outstanding in a direct collective, where nobody says another number.
+    pub const OUTSTANDING: u32 = 64;
+
     /// A collective of `kind` over `bytes` with everything else at its default.
     pub fn new(kind: CollectiveKind, bytes: Bytes) -> Self {
         Self {
@@ -51,7 +54,7 @@ impl CollectiveSpec {
             algorithm: Algorithm::Auto,
             bytes,
             form: Form::Auto,
-            outstanding: 64,
+            outstanding: Self::OUTSTANDING,
             domain: 1,
             distances: None,
             library: None,

@@ -15,7 +15,7 @@
 use windtunnel_kernel::Bytes;
 
 use super::GenerateError;
-use crate::collectives::{Algorithm, Form};
+use crate::collectives::{Algorithm, CollectiveSpec, Form};
 use crate::program::Dimension;
 use crate::schedules::ScheduleSettings;
 
@@ -92,7 +92,7 @@ pub struct CollectiveChoice {
 
 impl Default for CollectiveChoice {
     fn default() -> Self {
-        Self { algorithm: Algorithm::Auto, form: Form::Auto, outstanding: 64 }
+        Self { algorithm: Algorithm::Auto, form: Form::Auto, outstanding: CollectiveSpec::OUTSTANDING }
     }
 }
 

@@ -144,14 +144,14 @@ pub enum Coupling {
     Never,
 }
 
-/// What messages outside communicators go by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Connections {
-    /// Each by a connection of its own; of a job of several iterations, each after that of the same operation before.
-    #[default]
-    Message,
-    /// Those from one rank to another by one connection, one after the other.
-    Pair,
+windtunnel_kernel::named! {
+    /// What messages outside communicators go by.
+    #[derive(Default)]
+    pub enum Connections: "connections" {
+        #[default]
+        Message = "message", "each by a connection of its own, which begins with a fresh window; of a job of several iterations, each after that of the same operation before";
+        Pair = "pair", "those from one rank to another by one connection, one after the other, as between the processes of an MPI program: a window has grown with the messages before, and what comes behind a long message waits for it";
+    }
 }
 
 /// How all-to-alls between scale-up domains are run.
@@ -411,32 +411,32 @@ fn roots(program: &Program) -> Vec<u32> {
 
 /// What a program asks of the ranks that run it: operation index of its largest peer, and of each slot's use.
 #[derive(Default)]
-struct Reach {
+struct Demands {
     /// Largest rank named, and by which operation.
     rank: Option<(u32, u32)>,
     /// Largest member index named through each slot and by which operation; `None` for a slot used only by collectives.
     slots: Vec<Option<(u32, u32)>>,
 }
 
-impl Reach {
+impl Demands {
     fn of(program: &Program) -> Self {
-        let mut reach = Self::default();
+        let mut demands = Self::default();
         for (op, operation) in (0..).zip(&program.ops) {
             match operation.kind {
                 OpKind::Send { peer, .. } | OpKind::Receive { peer: Some(peer), .. } => match peer {
-                    Peer::Rank(rank) => reach.rank = reach.rank.max(Some((rank.0, op))),
+                    Peer::Rank(rank) => demands.rank = demands.rank.max(Some((rank.0, op))),
                     Peer::Member(slot, member) => {
-                        let used = reach.slot(slot);
+                        let used = demands.slot(slot);
                         *used = (*used).max(Some((member, op)));
                     }
                 },
                 OpKind::Collective { comm, .. } => {
-                    reach.slot(comm);
+                    demands.slot(comm);
                 }
                 OpKind::Receive { peer: None, .. } | OpKind::Calc { .. } => {}
             }
         }
-        reach
+        demands
     }
 
     fn slot(&mut self, slot: CommSlot) -> &mut Option<(u32, u32)> {
@@ -450,13 +450,13 @@ impl Reach {
 
 /// Every rank has its program, its bindings and its peers.
 fn check_ranks(workload: &Workload) -> Result<(), ReplayError> {
-    let reaches: Vec<Reach> = workload.programs.iter().map(Reach::of).collect();
+    let demands: Vec<Demands> = workload.programs.iter().map(Demands::of).collect();
     for program in &workload.programs {
         limit("operations in a program", program.ops.len() as u64, 1 << 31)?;
     }
     for (rank, &program) in (0u32..).zip(&workload.program_of) {
-        let Some(reach) = reaches.get(program as usize) else {
-            let programs = reaches.len();
+        let Some(asked) = demands.get(program as usize) else {
+            let programs = demands.len();
             return Err(ReplayError::Program { rank, program, programs });
         };
         let nobody = |op, peer, count| ReplayError::Peer {
@@ -465,16 +465,16 @@ fn check_ranks(workload: &Workload) -> Result<(), ReplayError> {
             peer,
             count,
         };
-        if let Some((peer, op)) = reach.rank
+        if let Some((peer, op)) = asked.rank
             && peer as usize >= workload.ranks()
         {
             return Err(nobody(op, format!("rank {peer}"), workload.ranks()));
         }
         let bound = bindings(workload, rank);
-        if bound.len() < reach.slots.len() {
+        if bound.len() < asked.slots.len() {
             return Err(ReplayError::Unbound { rank, slot: bound.len() as u16, bound: bound.len() });
         }
-        for ((slot, used), binding) in (0u16..).zip(&reach.slots).zip(bound) {
+        for ((slot, used), binding) in (0u16..).zip(&asked.slots).zip(bound) {
             let group = workload.communicators.get(binding.communicator as usize);
             let group = group.filter(|group| group.ranks.get(binding.index as usize) == Some(&RankId(rank)));
             let Some(group) = group else {

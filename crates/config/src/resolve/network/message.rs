@@ -1,10 +1,10 @@
 //! LogGOPS parameters as the scenario gives them.
 
-use windtunnel_fabric::host::{LogGops, Receiver};
+use windtunnel_fabric::host::LogGops;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::network_plan::MessagePlan;
 
-use crate::schema::{Network, ReceiverName};
+use crate::schema::Network;
 
 /// # Errors
 /// [`InputError`] for a time per byte out of range.
@@ -27,9 +27,5 @@ pub(super) fn plan(network: &Network, source: &str) -> Result<MessagePlan, Input
             eager_limit: given.S.0,
         })
     });
-    let receiver = match network.receiver {
-        ReceiverName::Held => Receiver::Held,
-        ReceiverName::Free => Receiver::Free,
-    };
-    Ok(MessagePlan { loggops: loggops.transpose()?, receiver })
+    Ok(MessagePlan { loggops: loggops.transpose()?, receiver: network.receiver.0 })
 }

@@ -76,7 +76,7 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
     let balancer = network.load_balancer.of.flows;
     let (mtu, header) = (network.mtu.0, network.header.0);
     let packet = packet(around, reduction, source)?;
-    let (exchange, connections) = (network.exchange, network.connections);
+    let (exchange, connections) = (network.exchange, network.connections.0);
     Ok(NetworkPlan { mtu, header, balancer, reduction, message, packet, exchange, connections, backend })
 }
 

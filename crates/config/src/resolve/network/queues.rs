@@ -114,7 +114,7 @@ fn meter_of(meter: &written::Meter, place: &str) -> Result<Meter, InputError> {
 
 fn pauses(pfc: &Pfc, mtu: Bytes, source: &str) -> Result<PfcSettings, InputError> {
     let at = |key: &str| format!("{source}: network.pfc.{key}");
-    let default = PfcSettings::default();
+    let default = PfcSettings::of(mtu);
     let xoff = match (pfc.xoff, pfc.alpha) {
         (Some(_), Some(_)) => {
             return Err(InputError::new(at("alpha"), "expected `xoff` or `alpha`, found both"));
@@ -129,10 +129,10 @@ fn pauses(pfc: &Pfc, mtu: Bytes, source: &str) -> Result<PfcSettings, InputError
         }
         (Some(bytes), None) => Xon::At(bytes.0),
         (None, Some(offset)) => Xon::Below(offset.0),
-        // A static threshold of a packet or so leaves no room for two.
-        (None, None) => match xoff {
-            Xoff::Static(bytes) => Xon::Below(Bytes::new(bytes.get().min(2 * mtu.get()))),
-            Xoff::Dynamic(_) => Xon::Below(Bytes::new(2 * mtu.get())),
+        (None, None) => match (xoff, default.xon) {
+            // A static threshold of a packet or so leaves no room for two.
+            (Xoff::Static(bytes), Xon::Below(offset)) => Xon::Below(bytes.min(offset)),
+            (_, xon) => xon,
         },
     };
     Ok(PfcSettings {

@@ -10,7 +10,7 @@ pub use keys::{KEYS, ShapeKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub use shapes::{Building, CableKind, ClosTier, CrossLinks, GraphFile, MeshDimension};
-use windtunnel_topology::{Detour, Routing, ShapeName};
+use windtunnel_topology::{DEFAULT_PROPAGATION_PS_PER_M, Detour, Routing, ShapeName};
 
 use super::name::Name;
 use super::quantity::{Duration, Length, Rate};
@@ -121,7 +121,7 @@ impl Default for SwitchSettings {
     fn default() -> Self {
         Self {
             latency: Duration(windtunnel_kernel::Span::from_ns(500)),
-            delay_per_metre: Duration(windtunnel_kernel::Span::from_ns(5)),
+            delay_per_metre: Duration(windtunnel_kernel::Span::from_ps(DEFAULT_PROPAGATION_PS_PER_M)),
             model: None,
         }
     }

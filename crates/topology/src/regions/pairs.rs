@@ -7,7 +7,7 @@ use crate::error::TopologyError;
 
 /// For every ordered pair of buildings.
 #[derive(Clone, Debug)]
-pub(super) struct Reach {
+pub(super) struct BuildingPairs {
     buildings: usize,
     /// Cables between buildings on the way.
     distance: Vec<u32>,
@@ -15,23 +15,23 @@ pub(super) struct Reach {
     tops: Vec<u32>,
 }
 
-impl Reach {
+impl BuildingPairs {
     pub(super) fn new(buildings: &[Building], entries: &[Entry]) -> Result<Self, TopologyError> {
         let count = buildings.len();
-        let mut reach =
+        let mut pairs =
             Self { buildings: count, distance: vec![u32::MAX; count * count], tops: vec![0; count * count] };
         for to in 0..count {
-            reach.search(buildings, to)?;
+            pairs.search(buildings, to)?;
         }
         for (from, building) in buildings.iter().enumerate() {
             for to in 0..count {
-                let nearer = building.exits.iter().filter(|exit| reach.is_nearer(from, exit.to as usize, to));
+                let nearer = building.exits.iter().filter(|exit| pairs.is_nearer(from, exit.to as usize, to));
                 let cables = nearer.map(|exit| entries[exit.entry as usize].count).max().unwrap_or(0);
-                reach.tops[from * count + to] = cables.min(building.tops.1);
+                pairs.tops[from * count + to] = cables.min(building.tops.1);
             }
         }
-        reach.check_transit(buildings, entries)?;
-        Ok(reach)
+        pairs.check_transit(buildings, entries)?;
+        Ok(pairs)
     }
 
     /// Distances to a building, breadth first.
