@@ -357,7 +357,7 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
     """The rows in order of the first metric, the best marked; refused ones below."""
     from rich.table import Table
 
-    from windtunnel.studies.rows import best
+    from windtunnel.studies.rows import best, ranked
     from windtunnel.studies.study import short_names
 
     first = best(found, metrics[0])
@@ -368,9 +368,7 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
     for path in metrics:
         table.add_column(path.removeprefix("jobs[0]."), justify="right", overflow="fold")
     table.add_column("")
-    done = [i for i, row in enumerate(found) if row.state == "done"]
-    done.sort(key=lambda i: (found[i].means[metrics[0]] is None, found[i].means[metrics[0]] or 0.0, i))
-    for i in done:
+    for i in ranked(found, metrics[0]):
         row = found[i]
         cells = [str(row.varied.get(key, "")) for key in study.varied_keys()]
         cells += [_figure(row, path) for path in metrics]
@@ -383,10 +381,7 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
 
 
 def _figure(row: Row, path: str) -> str:
-    from windtunnel.text import UNKNOWN, count, duration
+    from windtunnel.words import figure_text
 
     mean, half = row.means[path], row.halves[path]
-    if mean is None:
-        return UNKNOWN
-    shown = duration if "_s" in path else count
-    return shown(mean) if half is None else f"{shown(mean)} ± {shown(half)}"
+    return figure_text(path, mean) + ("" if half is None else f" ± {figure_text(path, half)}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from windtunnel.better import cost
 from windtunnel.engine import InputError, nearest
 from windtunnel.student import quantile
 
@@ -87,7 +88,17 @@ def _row(point: Point, outcomes: Sequence[Outcome], metrics: Sequence[str]) -> R
     return Row(point.varied, first.state, first.message, len(done), means, halves, folder)
 
 
+def ranked(found: Sequence[Row], path: str) -> list[int]:
+    """Indices of the rows that were done, the best by `path` first, those without it last."""
+
+    def order(i: int) -> tuple[bool, float, int]:
+        value = found[i].means.get(path)
+        return value is None, cost(path, value or 0.0), i
+
+    return sorted((i for i, row in enumerate(found) if row.state == "done"), key=order)
+
+
 def best(found: Sequence[Row], path: str) -> int | None:
-    """Index of the row with the least `path`, None if none has it."""
-    known = [(row.means[path], i) for i, row in enumerate(found) if row.means.get(path) is not None]
-    return min(known)[1] if known else None
+    """Index of the row with the best `path`, None if none has it."""
+    first = next(iter(ranked(found, path)), None)
+    return None if first is None or found[first].means.get(path) is None else first
