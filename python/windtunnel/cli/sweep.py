@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
-from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.console import out, print_json, say, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
 from windtunnel.cli.study_options import (
@@ -23,7 +23,6 @@ from windtunnel.cli.study_options import (
 from windtunnel.cli.study_page import write_picture, write_study_page
 from windtunnel.engine import InputError
 from windtunnel.results.folder import TABLES, check_file
-from windtunnel.source import override_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,6 +81,7 @@ def sweep(
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
     from windtunnel.cli.study_progress import study_progress
+    from windtunnel.studies.check import check_fidelity, check_values
     from windtunnel.studies.follow import follow_width, followed
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
     from windtunnel.studies.runner import run_points
@@ -89,6 +89,7 @@ def sweep(
     from windtunnel.studies.study import check_name
 
     check_name(name or "", "--name")
+    check_fidelity(fidelity, "--fidelity")
     check_file(out_file, "--out", TABLES)
     check_file(html, "--html")
     check_file(svg, "--svg")
@@ -103,8 +104,8 @@ def sweep(
     width = None if follow is None else follow_width(follow)
     if width is not None and study.seeds < 2:
         study = _with(study, seeds=2)
-    planned = study.plan()
-    _check_values(study, planned[0])
+    planned = study.plan(say)
+    check_values(study, planned[0])
     limits = limits_of(workers, time_limit, memory_limit, memory)
     with Store(store) as opened, study_progress(len(planned)) as progress:
         _say_changes(study, opened.begin_study(study.name, planned))
@@ -160,7 +161,7 @@ def _from_file(
         )
     if any(option is not None for option in unused):
         raise InputError("--design, --points: a study says so itself: `design: sobol`, `points: 64`")
-    study = Study.read(path)
+    study = Study.read(Path(given.name), given.text)
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = seeds
@@ -183,16 +184,18 @@ def _from_options(
 ) -> Study:
     from windtunnel.source import read_source
     from windtunnel.studies.design import KINDS
-    from windtunnel.studies.study import Study
+    from windtunnel.studies.study import Study, default_name
 
     kind = design or "grid"
     if kind not in KINDS or kind == "list":
         raise InputError(f"--design: expected `grid`, `random`, `sobol` or `latin-hypercube`, found `{kind}`")
     if (kind != "grid") != (points is not None):
         raise InputError("--points goes with a design that draws, and such a design with --points")
+    source = read_source(path)
     return Study(
-        name=name or path.stem,
-        source=read_source(path),
+        name=name or default_name(Path(source.name)),
+        place=str(path),
+        source=source,
         overrides=tuple(parse_override(text) for text in overrides or []),
         axes=tuple(parse_axis(text) for text in vary),
         kind=kind,
@@ -265,49 +268,6 @@ def _outcomes(found: Iterator[Outcome], planned: Sequence[Point], metrics: tuple
 
 MOST_NAMED = 8
 """Points of a changed study that are named."""
-
-MOST_CHECKED = 100
-"""Ways in which values are written that are tried before a study begins."""
-
-NO_VALUES = (
-    "unknown key", "there is no [", "a unit is missing", "a number is missing", "unknown value", " is written `",
-    " is not one of `",
-)  # fmt: skip
-"""What the engine says of a key or value that is wrong at every point, whatever the others are."""
-
-
-def _check_values(study: Study, first: Point) -> None:
-    """Refuses a key that no scenario has and a value without its unit, before anything is run.
-
-    Of values that are written alike (numbers, quantities of one unit, names) one stands for all.
-    """
-    rows = [dict(zip(axis.keys, row, strict=True)) for axis in study.axes for row in axis.values]
-    alike = {tuple((key, _kind(value)) for key, value in row.items()): row for row in (*rows, *study.cases)}
-    for row in ({}, *list(alike.values())[:MOST_CHECKED]):
-        changed = [(key, override_text(value)) for key, value in row.items()]
-        _check(first, [*first.overrides, *changed])
-
-
-def _kind(value: object) -> str:
-    """How a value is written: a number by its type, a quantity by its unit, a name as it is."""
-    found = re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\s*(\D*)", value) if isinstance(value, str) else None
-    if found is not None:
-        return f"quantity {found[1].strip()}"
-    return f"text {value}" if isinstance(value, str) else type(value).__name__
-
-
-def _check(point: Point, overrides: list[tuple[str, str]]) -> None:
-    from windtunnel.engine import RunError, explain
-
-    source = point.source
-    options = {"threads": 1, "fidelity": point.fidelity}
-    try:
-        explain(source.text, source.name, str(source.base), overrides, options)
-    except InputError as error:
-        if any(said in str(error) for said in NO_VALUES):
-            raise
-    except RunError:
-        pass
 
 
 def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
-from windtunnel.studies.rows import rows
+from windtunnel.studies.rows import are_alike, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,10 +52,10 @@ _Group = list[tuple["Point", "Outcome"]]
 
 
 def _groups(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[_Group]:
-    """Neighbours with equal values."""
+    """Neighbours of one combination."""
     found: list[_Group] = []
     for point, outcome in zip(points, outcomes, strict=True):
-        if found and found[-1][0][0].varied == point.varied:
+        if found and are_alike(found[-1][0][0], point):
             found[-1].append((point, outcome))
         else:
             found.append([(point, outcome)])

@@ -46,7 +46,7 @@ def metric(summary: dict[str, Any], path: str) -> float | None:
         return names[path]
     near = nearest(path, list(names))
     hint = f"\n\nhint: did you mean `{near}`?" if near else ""
-    raise InputError(f"--metric: the summary has no `{path}`{hint}")
+    raise InputError(f"no figure of the summary is called `{path}`{hint}")
 
 
 def figures(value: object, path: str = "") -> Iterator[tuple[str, float | None]]:
@@ -61,12 +61,17 @@ def figures(value: object, path: str = "") -> Iterator[tuple[str, float | None]]
         yield path, None if value is None else float(value)
 
 
+def are_alike(a: Point, b: Point) -> bool:
+    """Whether two points differ in their seeds alone: by texts, as 1 and true are equal to Python."""
+    return a.overrides == b.overrides and a.varied == b.varied
+
+
 def rows(points: Sequence[Point], outcomes: Sequence[Outcome], metrics: Sequence[str]) -> list[Row]:
-    """Rows in the order of the points; neighbours with equal values are one."""
+    """Rows in the order of the points; neighbours of one combination are one."""
     found: list[Row] = []
     start = 0
     for i in range(1, len(points) + 1):
-        if i == len(points) or points[i].varied != points[start].varied:
+        if i == len(points) or not are_alike(points[i], points[start]):
             found.append(_row(points[start], outcomes[start:i], metrics))
             start = i
     return found
