@@ -21,8 +21,9 @@ from windtunnel.cli.study_options import (
     limits_of,
 )
 from windtunnel.cli.study_page import write_picture, write_study_page
+from windtunnel.cli.study_table import file_name, replaced, write_table
 from windtunnel.engine import InputError
-from windtunnel.results.folder import TABLES, check_file
+from windtunnel.results.folder import TABLES, check_file, check_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,8 +92,7 @@ def sweep(
     check_name(name or "", "--name")
     check_fidelity(fidelity, "--fidelity")
     check_file(out_file, "--out", TABLES)
-    check_file(html, "--html")
-    check_file(svg, "--svg")
+    check_files({"--html": html, "--svg": svg})
     study = (
         _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
         if vary
@@ -107,10 +107,13 @@ def sweep(
     planned = study.plan(say)
     check_values(study, planned[0])
     limits = limits_of(workers, time_limit, memory_limit, memory)
+    target = out_file or store / f"{file_name(study.name)}.parquet"
+    others = replaced(study, target) if out_file is None else None
     with Store(store) as opened, study_progress(len(planned)) as progress:
-        _say_changes(study, opened.begin_study(study.name, planned))
+        _say_changes(study, others, None if vary else opened.begin_study(study.name, planned))
 
         def run(points: Sequence[Point]) -> Iterator[Outcome]:
+            progress.begin()
             executor = executor_of(engine, limits)
             return run_points(
                 points, opened, limits=limits, fresh=fresh, tables=tables, progress=progress, executor=executor
@@ -124,16 +127,17 @@ def sweep(
             talk().print(f"interrupted: {progress.kept()} points are kept; the same command goes on")
             return INTERRUPTED
     found = rows(planned, outcomes, asked)
-    target = out_file or store / f"{_file_name(study.name)}.parquet"
-    write_table(found, study.varied_keys(), asked, target)
-    page = html or store / f"{_file_name(study.name)}.html"
-    write_study_page(study, found, asked, page)
+    write_table(study, found, asked, target)
+    page = html or store / f"{file_name(study.name)}.html"
+    write_study_page(study, found, asked, page, progress.end())
     if svg is not None:
         write_picture(study, found, asked, svg)
     if json:
-        print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
+        print_json(json_module.dumps({"rows": [_record(row) for row in found], "ran": progress.record()}))
     else:
         _show(study, found, asked)
+        if width is not None:
+            _say_wide(found, asked[0], width, most_seeds)
         progress.say_end()
         talk().print(f"table: {target}\npage: {page}", markup=False, soft_wrap=True)
     return DONE if any(row.state == "done" for row in found) else FAILED
@@ -267,17 +271,17 @@ def _outcomes(found: Iterator[Outcome], planned: Sequence[Point], metrics: tuple
 
 
 MOST_NAMED = 8
-"""Points of a changed study that are named."""
+"""Points that are named."""
 
 
-def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:
-    """What of a study that is begun again is not as it was."""
-    if changed is None:
+def _say_changes(study: Study, others: str | None, changed: tuple[int, list[Point]] | None) -> None:
+    """What of a study that is begun again is not as it was, unless it is another one in whose place it comes."""
+    if others is not None:
+        say(others)
+    if others is not None or changed is None:
         return
     had, stay = changed
-    known = list(dict.fromkeys(", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.varied.items())
-                               for point in stay))  # fmt: skip
-    named = "; ".join(known[:MOST_NAMED]) + (f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else "")
+    named = _named([point.varied for point in stay])
     talk().print(
         f"`{study.name}` has changed since it was begun: {len(stay) or 'none'} of its {had} points "
         + ("stays" if len(stay) == 1 else "stay")
@@ -286,8 +290,26 @@ def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:
     )  # fmt: skip
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "study"
+def _say_wide(found: list[Row], metric: str, width: float, most: int) -> None:
+    """Which points are followed no further, though their interval is wider than was asked for."""
+    from windtunnel.studies.follow import is_wide
+
+    wide = [row for row in found if row.runs >= most and is_wide(row, metric, width)]
+    if wide:
+        say(
+            f"{len(wide)} of {len(found)} points {'is' if len(wide) == 1 else 'are'} not within {100 * width:g}% with "
+            f"{most} seeds, which `--most-seeds` allows: {_named([row.varied for row in wide])}"
+        )
+
+
+def _named(varied: Sequence[dict[str, Any]]) -> str:
+    """Points by what distinguishes them, each once and the first few alone."""
+    known = list(
+        dict.fromkeys(
+            ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in values.items()) for values in varied
+        )
+    )
+    return "; ".join(known[:MOST_NAMED]) + (f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else "")
 
 
 def _record(row: Row) -> dict[str, Any]:
@@ -295,22 +317,6 @@ def _record(row: Row) -> dict[str, Any]:
         "varied": row.varied, "state": row.state, "message": row.message, "runs": row.runs, "metrics": row.means,
         "half_widths": row.halves, "folder": row.folder,
     }  # fmt: skip
-
-
-def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], target: Path) -> None:
-    """A row per combination: varied keys, metrics, half widths of their 95% intervals, state, message, folder."""
-    from windtunnel.results.folder import write_beside
-    from windtunnel.study_frame import study_frame
-
-    frame = study_frame(found, keys, metrics)
-    if target.suffix == ".csv":
-        write_beside(target, frame.write_csv().encode())
-        return
-    import io
-
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    write_beside(target, buffer.getvalue())
 
 
 def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:

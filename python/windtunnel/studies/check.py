@@ -27,8 +27,9 @@ def check_keys(study: Study, place: str) -> None:
 
     Each would give equal points, whose runs would count as further seeds. `place` is what messages call the study.
     """
-    if not isinstance(study.seeds, int) or isinstance(study.seeds, bool) or study.seeds < 1:
-        raise InputError(f"{place}: seeds: expected a whole number from 1, found `{study.seeds}`")
+    seeds: object = study.seeds  # Python hands on what it was given
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise InputError(f"{place}: seeds: expected a whole number from 1, found `{seeds}`")
     where: dict[str, str] = {}
     for key in dict.fromkeys(key for case in study.cases for key in case):
         where[key] = "in `cases`"
@@ -36,9 +37,9 @@ def check_keys(study: Study, place: str) -> None:
         _check_new(where, key, "varied", place)
     for key in study.derive:
         _check_new(where, key, "derived", place)
-    if study.seeds > 1 and "seed" in where:
+    if seeds > 1 and "seed" in where:
         raise InputError(
-            f"{place}: `seed` is {where['seed']}, and each point has {study.seeds} seeds of its own\n\n"
+            f"{place}: `seed` is {where['seed']}, and each point has {seeds} seeds of its own\n\n"
             "hint: leave out `seeds` (`--seeds`, `--follow`), or what varies `seed`"
         )
 

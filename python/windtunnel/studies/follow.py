@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from windtunnel.studies.point import Outcome, Point
+    from windtunnel.studies.rows import Row
 
 
 def follow_width(text: str) -> float:
@@ -66,6 +67,11 @@ def _is_wide(group: _Group, metric: str, width: float) -> bool:
     if any(outcome.summary is None for _, outcome in group):
         return False
     (row,) = rows([point for point, _ in group], [outcome for _, outcome in group], [metric])
+    return is_wide(row, metric, width)
+
+
+def is_wide(row: Row, metric: str, width: float) -> bool:
+    """Whether half a row's interval is above `width` times its mean; of one run it has none."""
     mean, half = row.means[metric], row.halves[metric]
     return mean is not None and half is not None and half > width * abs(mean)
 

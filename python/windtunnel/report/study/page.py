@@ -76,7 +76,8 @@ def _figures(study: Table, metric: str) -> list[str]:
 
 def _head(study: Table) -> Raw:
     words = f"{len(study.rows):,} points over {', '.join(study.keys)}"
-    return Raw(f"<header><h1>{text(study.name)}</h1><p>{text(words)}</p></header>\n")
+    remark = f"<p>{text(study.remark)}</p>" if study.remark else ""
+    return Raw(f"<header><h1>{text(study.name)}</h1><p>{text(words)}</p>{remark}</header>\n")
 
 
 def _cards(study: Table) -> Raw:

@@ -29,6 +29,8 @@ class Table:
     keys: list[str]
     metrics: list[str]
     rows: list[PageRow]
+    remark: str = ""
+    """How it was run, for below the title."""
 
     def done(self, metric: str) -> list[PageRow]:
         """Rows that have `metric`."""
