@@ -225,19 +225,20 @@ def _cases(given: object, path: Path) -> list[design.Values]:
     return given
 
 
-def _check_record(record: Mapping[Any, Any], where: str) -> None:
-    """Refuses keys that are no text and numbers that are not finite."""
+def _check_record(record: Mapping[Any, Any], where: str, *, axes: bool = False) -> None:
+    """Refuses keys that are no text, and numbers that are not finite; those of `axes` are told by the axis."""
     for key, value in record.items():
         if not isinstance(key, str):
             raise InputError(f"{where}: expected a key of the scenario, found `{key}`")
-        design.check_finite(value, f"{where}.{key}")
+        if not axes:
+            design.check_finite(value, f"{where}.{key}")
 
 
 def _mapping(given: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = given.get(key) or {}
     if not isinstance(value, dict):
         raise InputError(f"{path}: {key}: expected a record of keys, found `{value}`")
-    _check_record(value, f"{path}: {key}")
+    _check_record(value, f"{path}: {key}", axes=key == "vary")
     return dict(value)
 
 
