@@ -475,6 +475,35 @@ def test_buffers_end_losses_and_not_the_time(command: Command, tmp_path: Path) -
     assert at["dcqcn", "8 MB"]["jobs[0].finish_s"] > 1.8 * 2.56e-3
 
 
+def test_a_doubling_of_tp_costs_more_than_one_of_pp(command: Command, tmp_path: Path) -> None:
+    """And what memory refuses stands below with what is missing."""
+    smaller = (("tp: [1, 2, 4, 8]", "tp: [1, 4, 8]"), ("cp: [1, 2, 4]", "cp: [2]"), ("pp: [1, 2, 4, 8]", "pp: [2, 4]"))
+    rows = json.loads(command("sweep", example(tmp_path, "layouts", *smaller), "--json").stdout)["rows"]
+    at = {tuple(row["varied"].values()): row for row in rows}
+    assert list(at) == [(1, 2, 2, 64), (1, 2, 4, 32), (4, 2, 2, 16), (4, 2, 4, 8), (8, 2, 2, 8), (8, 2, 4, 4)]
+    times = {layout: row["metrics"]["jobs[0].iteration_time_s.mean"] for layout, row in at.items()}
+    fastest = times[4, 2, 2, 16]
+    assert 1.03 < times[4, 2, 4, 8] / fastest < 1.07
+    assert 1.13 < times[8, 2, 2, 8] / fastest < 1.19
+    for refused in ((1, 2, 2, 64), (1, 2, 4, 32)):
+        assert at[refused]["state"] == "refused"
+        assert "GiB missing" in at[refused]["message"]
+
+
+def test_receivers_that_serve_the_least_left_have_the_lower_median(command: Command, tmp_path: Path) -> None:
+    study = example(
+        tmp_path, "receiver-driven", ("[homa, sird, expresspass, dcpim, phost, eqds]", "[homa, eqds, phost]")
+    )
+    rows = json.loads(command("sweep", study, "--json").stdout)["rows"]
+    at = {row["varied"]["network.transport"]: row["metrics"] for row in rows}
+    for transport in ("homa", "eqds"):
+        assert 1 <= at[transport]["flows.fct_max_s"] / 738e-6 < 1.005
+    assert at["phost"]["flows.fct_max_s"] > 1.2 * 738e-6
+    for transport in ("homa", "phost"):
+        assert at[transport]["flows.fct_p50_s"] < 290e-6
+    assert at["eqds"]["flows.fct_p50_s"] > 500e-6
+
+
 def test_large_designs_are_counted_before_they_are_made() -> None:
     axes = [axis("a", {"from": 1, "to": 1000}, "a"), axis("b", {"from": 1, "to": 1000}, "b")]
     assert design.size("grid", axes, [], None) == 1_000_000

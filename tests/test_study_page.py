@@ -10,11 +10,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import windtunnel
+from conftest import EIGHT_H100
+from windtunnel.better import larger_is_better
 from windtunnel.engine import InputError
 from windtunnel.report.axes import numbers
 from windtunnel.report.study import picture, study_page
 from windtunnel.report.study.front import front
 from windtunnel.report.study.table import PageRow, Table
+from windtunnel.studies.rows import Row, best, figures, ranked
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,3 +170,74 @@ def test_a_picture_stands_alone_and_follows_its_reader() -> None:
         assert len(drawn) < 30_000
     with pytest.raises(InputError, match="nothing to draw"):
         picture(study(("tp", [1, 2])), "jobs[0].none")
+
+
+# Which way figures are better, and how they are said
+
+FIGURES = [
+    ("jobs[0].iteration_time_s.mean", 0.0123, "12.30 ms", False),
+    ("jobs[0].exposed_s.tp", 0.1, "100.0 ms", False),
+    ("jobs[0].tokens_per_s", 71_640.0, "71,640", True),
+    ("jobs[0].samples_per_s", 12.5, "12.50", True),
+    ("jobs[0].mfu", 0.477, "47.7 %", True),
+    ("jobs[0].memory_bytes_per_gpu", 2.0**34, "16.00 GiB", False),
+    ("jobs[0].memory.total", 2.0**34, "16.00 GiB", False),
+    ("jobs[0].lost_s", 5.0, "5.000 s", False),
+    ("flows.fct_p99_s", 0.001, "1.000 ms", False),
+    ("network.packets_dropped", 12.0, "12", False),
+    ("network.loss_rate", 0.25, "25.0 %", False),
+    ("network.pfc_pause_by_tier_s.nic-up", 1e-4, "100.0 µs", False),
+    ("network.links_most_loaded[0].utilisation", 0.9, "90.0 %", False),
+    ("cluster.utilisation", 0.9, "90.0 %", True),
+    ("cluster.goodput", 0.9, "90.0 %", True),
+    ("cluster.finished", 7.0, "7", True),
+    ("cluster.samples_per_s_per_gpu", 0.00123, "0.00123", True),
+    ("cluster.gpu_seconds.idle", 400.0, "6.667 min", False),
+    ("cluster.busy_gpu_seconds.lost", 400.0, "6.667 min", False),
+    ("cluster.fragmentation", 0.5, "50.0 %", False),
+    ("cluster.makespan_s", 60.0, "60.00 s", False),
+    ("cluster.slowdown.mean", 1.5, "1.500", False),
+    ("cost.fabric_usd", 1e6, "1,000,000 US$", False),
+    ("cost.power_w", 3e4, "30.00 kW", False),
+    ("cost.energy_j", 1.6e6, "1.600 MJ", False),
+    ("cost.jobs[0].iteration_energy_j", 1.6e6, "1.600 MJ", False),
+    ("cost.jobs[0].tokens_per_j", 0.0031, "0.0031", True),
+]
+
+
+@pytest.mark.parametrize(("metric", "value", "said", "larger"), FIGURES)
+def test_figures_have_their_unit_and_a_better_end(metric: str, value: float, said: str, larger: bool) -> None:
+    assert figure_text(metric, value) == said
+    assert larger_is_better(metric) is larger
+
+
+def test_more_is_better_of_nothing_else_in_a_summary() -> None:
+    """All figures of a run with a model: what has come to the summary since is decided here."""
+    result = windtunnel.run(EIGHT_H100)
+    found = {path for path, _ in figures(result.summary) if larger_is_better(path)}
+    assert found == {
+        "jobs[0].tokens_per_s",
+        "jobs[0].samples_per_s",
+        "jobs[0].mfu",
+        "cluster.utilisation",
+        "cluster.goodput",
+        "cluster.finished",
+        "cluster.samples_per_s_per_gpu",
+        "cost.jobs[0].tokens_per_j",
+    }
+
+
+@pytest.mark.parametrize("metric", ["jobs[0].mfu", "cost.jobs[0].tokens_per_j", "jobs[0].finish_s"])
+def test_the_terminal_and_the_page_have_one_best(metric: str) -> None:
+    values = [0.466, 0.477, None, 0.471]
+    rows = [
+        Row({"k": i}, "refused" if v is None else "done", None, 1, {metric: v}, {metric: None}, None)
+        for i, v in enumerate(values)
+    ]
+    table = Table("s", ["k"], [metric], [PageRow(r.varied, r.means, r.halves, r.state, None, None) for r in rows])
+    order = [0, 3, 1] if metric.endswith("_s") else [1, 3, 0]
+    assert ranked(rows, metric) == order
+    assert best(rows, metric) == order[0]
+    drawn = table.best(metric)
+    assert drawn is not None
+    assert drawn.values == {"k": order[0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,16 @@ import polars as pl
 
 from windtunnel.engine import InputError
 from windtunnel.source import override_text, read_source
+from windtunnel.studies.check import check_fidelity, check_values
 from windtunnel.studies.design import axis
 from windtunnel.studies.rows import DEFAULT_METRICS, rows
 from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
-from windtunnel.studies.study import Study
+from windtunnel.studies.study import Study, default_name, metric_names
 from windtunnel.study_frame import study_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from windtunnel.layout.search import Fabric
 
@@ -28,7 +30,7 @@ def sweep(
     scenario: str | Path | Mapping[str, Any],
     *,
     vary: Mapping[str, Any] | None = None,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
     seeds: int = 1,
     overrides: Mapping[str, object] | None = None,
     fidelity: str | None = None,
@@ -43,15 +45,16 @@ def sweep(
     are the varied keys, each metric and `METRIC ±`, half of its 95% interval over the seeds, `state`, `message`, `runs`
     and `folder`. Runs are kept in `store`, and served from it; in none if it is None, and `folder` is null.
 
-    Worker processes import the caller's main module: a script calls this under `if __name__ == "__main__":`.
-    Raises `InputError` for a scenario, a key or a metric that is no good. A point that is refused is a row.
+    Raises `InputError` for a scenario, a key, a value without its unit or a metric that is no good, before anything is
+    run but for the metric. A point that is refused is a row.
     """
     study, asked = _study(scenario, vary, metrics, seeds, overrides, fidelity)
     planned = study.plan()
+    check_values(study, planned[0])
     with _opened(store) as opened:
         outcomes = list(run_points(planned, opened, limits=Limits(workers=workers), fresh=fresh))
         frame = study_frame(rows(planned, outcomes, asked), study.varied_keys(), asked)
-    return frame if store is not None else frame.with_columns(folder=pl.lit(None, pl.String))
+    return _lasting(frame, store)
 
 
 def layouts(
@@ -73,7 +76,8 @@ def layouts(
 
     `top` of the best are exact, all that fit if None. Columns are `tp`, `cp`, `ep`, `pp`, `dp`, `zero`, `schedule`,
     `chunks`, `micro_batch`, `recompute`; `state` and `message`; `memory_bytes`; `least_s`, `ideal_s` and `real_s`,
-    seconds of an iteration; `mfu`, `tokens_per_s`, `folder`. Raises `InputError` where there is nothing to lay out.
+    seconds of an iteration; `mfu`, `tokens_per_s`, `folder` (null without `store`). Raises `InputError` where there is
+    nothing to lay out.
     """
     from windtunnel.layout.job import read_job  # noqa: PLC0415
     from windtunnel.layout.search import search  # noqa: PLC0415
@@ -88,7 +92,12 @@ def layouts(
     asked = read_job(read_source(scenario), _pairs(overrides), job, gpus)
     with _opened(store) as opened:
         found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers=workers))
-    return pl.DataFrame([row.record() for row in found], infer_schema_length=None)
+    return _lasting(pl.DataFrame([row.record() for row in found], infer_schema_length=None), store)
+
+
+def _lasting(frame: pl.DataFrame, store: str | Path | None) -> pl.DataFrame:
+    """A frame whose `folder` is null where the store is gone by now."""
+    return frame if store is not None else frame.with_columns(folder=pl.lit(None, pl.String))
 
 
 @contextmanager
@@ -105,32 +114,44 @@ def _opened(store: str | Path | None) -> Iterator[Store]:
 def _study(
     scenario: str | Path | Mapping[str, Any],
     vary: Mapping[str, Any] | None,
-    metrics: Sequence[str],
+    metrics: str | Sequence[str],
     seeds: int,
     overrides: Mapping[str, object] | None,
     fidelity: str | None,
 ) -> tuple[Study, tuple[str, ...]]:
     """What is asked, and the figures."""
+    asked = metric_names(metrics, "metrics") or DEFAULT_METRICS
     if vary is None:
         if not isinstance(scenario, str | Path):
             raise InputError("expected `vary`, or the path of a study")
         study = Study.read(Path(scenario))
         from dataclasses import replace  # noqa: PLC0415
 
-        return replace(study, overrides=(*study.overrides, *_pairs(overrides))), study.metrics or tuple(metrics)
+        return replace(study, overrides=(*study.overrides, *_pairs(overrides))), study.metrics or asked
+    if not isinstance(vary, Mapping):
+        raise InputError(f"vary: expected a mapping of keys to their values, found `{vary}`")
+    check_fidelity(fidelity, "fidelity")
     source = read_source(scenario)
-    axes = tuple(axis(key, _values(values), f"vary[{key!r}]") for key, values in vary.items())
-    name = Path(source.name).stem if source.name != "<scenario>" else "sweep"
-    study = Study(name, source, tuple(_pairs(overrides)), axes, seeds=seeds, metrics=tuple(metrics), fidelity=fidelity)
-    return study, tuple(metrics)
+    axes = tuple(axis(_key(key), _values(values), f"vary[{key!r}]") for key, values in vary.items())
+    name = default_name(Path(source.name)) if source.name != "<scenario>" else "sweep"
+    study = Study(name, source, tuple(_pairs(overrides)), axes, seeds=seeds, metrics=asked, fidelity=fidelity)
+    return study, asked
 
 
-def _values(values: Any) -> object:  # noqa: ANN401
-    """A range as it is; values as a list, NumPy's as plain ones."""
-    if isinstance(values, dict):
-        return values
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise InputError(f"vary: expected keys of the scenario, found `{key!r}`")
+    return key
+
+
+def _values(values: object) -> object:
+    """A range as it is; values as a list, NumPy's as plain ones. What is no list `axis` refuses."""
+    if isinstance(values, Mapping):
+        return dict(values)
     listed = getattr(values, "tolist", None)
-    found = list(values) if listed is None else listed()
+    found = values if listed is None else listed()
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        return found
     return [value.item() if hasattr(value, "item") else value for value in found]
 
 

@@ -5,9 +5,10 @@ Units come from the ends of the keys (`_bytes`, `_s`, `_ps`, `_bps`), as everywh
 
 from __future__ import annotations
 
+from windtunnel.better import is_rate
 from windtunnel.text import UNKNOWN, count, duration, energy, percent, power, rate, short_count, size
 
-SHARES = ("mfu", "utilisation", "goodput", "loss_rate", "path_unevenness")
+SHARES = ("mfu", "utilisation", "goodput", "loss_rate", "path_unevenness", "fragmentation")
 """Ends of the keys of figures that are shares."""
 
 
@@ -55,13 +56,30 @@ def label(key: str) -> str:
 
 
 def figure_text(key: str, value: object) -> str:
-    """A figure in the unit that some part of its key names."""
-    if value is not None and key.endswith(SHARES) and isinstance(value, (int, float)):
-        return percent(value)
+    """A figure in the unit that some part of its key, a path of the summary, names. Rates are plain numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value_text(key, value)
     parts = key.split(".")
-    named = next((part for part in reversed(parts) if part.endswith(("_s", "_bps")) or "bytes" in part), key)
-    if "gpu_seconds" in parts or parts[0] == "memory":
-        named = "gpu_seconds_s" if "gpu_seconds" in parts else "memory_bytes"
-    if parts[-1] == "tokens_per_s":
-        named = "tokens"
-    return value_text(named, value)
+    if parts[-1].endswith(SHARES):
+        return percent(value)
+    if is_rate(key):
+        return _exact(value)
+    if any(part.endswith("_seconds") for part in parts):
+        return duration(value)
+    if "memory" in parts:
+        return size(value)
+    named = next((part for part in reversed(parts) if part.endswith(("_s", "_bps")) or "bytes" in part), None)
+    if named is not None:
+        return value_text(named, value)
+    said = value_text(parts[-1], value)
+    return _exact(value) if said == count(value) else said
+
+
+def difference_text(key: str, value: float) -> str:
+    """The size of a difference between two figures; of shares in percentage points, as `%` would say of what."""
+    return figure_text(key, abs(value)).replace("%", "pp")
+
+
+def _exact(number: float) -> str:
+    """A number as `count` has it, one below 0.1 with four digits."""
+    return f"{number:.4g}" if 0 < abs(number) < 0.1 else count(number)

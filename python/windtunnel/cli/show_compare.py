@@ -9,7 +9,7 @@ from rich.text import Text
 
 from windtunnel.cli.console import out
 from windtunnel.text import UNKNOWN, change
-from windtunnel.words import figure_text, label, title, value_text
+from windtunnel.words import difference_text, figure_text, label, title, value_text
 
 if TYPE_CHECKING:
     from windtunnel.comparison import Comparison, Metric
@@ -73,9 +73,7 @@ def _yaml(value: Any) -> str:  # noqa: ANN401
 def _cells(metric: Metric) -> list[Text]:
     style = "bold" if metric.key in MAIN else ""
     more = metric.absolute
-    # A share changes by points; in per cent it would read as the relative change.
-    size = "" if more is None else figure_text(metric.key, abs(more)).replace("%", "pp")
-    signed = f"{'+' if more > 0 else '-'}{size}" if more is not None else UNKNOWN
+    signed = f"{'+' if more > 0 else '-'}{difference_text(metric.key, more)}" if more is not None else UNKNOWN
     relative = change(metric.relative)
     cells = [
         f"  {label(metric.key)}",

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from windtunnel.studies.study import Study
 
 
-def write_study_page(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> None:
-    """Writes the page of `rows` to `target`; links to the runs are relative to it."""
+def write_study_page(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path, remark: str) -> None:
+    """Writes the page of `rows` to `target`; links to the runs are relative to it. `remark` stands below its title."""
     from windtunnel.report.study import study_page
     from windtunnel.results.folder import write_beside
 
-    write_beside(target, study_page(_table(study, rows, metrics, target)).encode())
+    write_beside(target, study_page(_table(study, rows, metrics, target, remark)).encode())
 
 
 def write_picture(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> None:
@@ -30,7 +30,7 @@ def write_picture(study: Study, rows: Sequence[Row], metrics: Sequence[str], tar
     write_beside(target, picture(_table(study, rows, metrics, target), metrics[0]).encode())
 
 
-def _table(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path) -> Table:
+def _table(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Path, remark: str = "") -> Table:
     from windtunnel.report.study.table import PageRow, Table
     from windtunnel.studies.study import short_names
 
@@ -43,7 +43,7 @@ def _table(study: Study, rows: Sequence[Row], metrics: Sequence[str], target: Pa
         )
         for row in rows
     ]  # fmt: skip
-    return Table(study.name, [short.get(key, key) for key in keys], list(metrics), drawn)
+    return Table(study.name, [short.get(key, key) for key in keys], list(metrics), drawn, remark)
 
 
 def _link(folder: str | None, target: Path) -> str | None:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windtunnel.cli.console import talk
 from windtunnel.cli.progress import PLAIN_PERIOD_S
@@ -15,7 +15,7 @@ from windtunnel.studies.runner import Progress
 from windtunnel.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from windtunnel.studies.point import Point
@@ -44,23 +44,58 @@ def bar(progress: Progress) -> str:
     return "━" * full + "╌" * (WIDTH - full)
 
 
-def end(progress: Progress, elapsed_s: float) -> str:
-    """What is said when all is done: what ran, how many beside each other and why no more, the slowest."""
-    made = progress.done - progress.stored
-    words = [f"{progress.done} points"]
-    if progress.stored:
-        words.append(f"{progress.stored} known before")
+def end(rounds: Sequence[Progress], elapsed_s: float) -> str:
+    """What is said when all is done: what ran, how many beside each other and why no more, the slowest.
+
+    `rounds` are where the rounds of a study stood at their ends.
+    """
+    stored, made = _counts(rounds)
+    words = [f"{stored + made} points"]
+    if stored:
+        words.append(f"{stored} known before")
     if made:
         words.append(f"{made} run in {duration(round(elapsed_s, 1))}")
-        beside = f"{progress.at_once} beside each other at most"
-        if progress.at_once < min(progress.asked, made):
-            beside += f" of {progress.asked} that might: memory"
-        if progress.gave_way:
-            beside += f", {progress.gave_way} put off as memory ran out"
+        beside = f"{max(one.at_once for one in rounds)} beside each other at most"
+        if any(_was_held(one) for one in rounds):
+            beside += f" of {max(one.asked for one in rounds)} that might: memory"
+        gave_way = sum(one.gave_way for one in rounds)
+        if gave_way:
+            beside += f", {gave_way} put off as memory ran out"
         words.append(beside)
-    if progress.longest is not None:
-        words.append(f"slowest {duration(progress.longest_s)}{_named(progress.longest)}")
+    slowest = max(rounds, key=lambda one: one.longest_s)
+    if slowest.longest is not None:
+        words.append(f"slowest {duration(slowest.longest_s)}{_named(slowest.longest)}")
     return " · ".join(words)
+
+
+def record(rounds: Sequence[Progress], elapsed_s: float) -> dict[str, Any]:
+    """The same for JSON.
+
+    `points`, of them `known` before and `run`, in `wall_s` seconds; runs `beside` each other at most, of
+    `workers` that might; whether `memory` kept it from more, and how many were `put_off`; the `slowest` run.
+    """
+    stored, made = _counts(rounds)
+    slowest = max(rounds, key=lambda one: one.longest_s, default=None)
+    longest = None if slowest is None else slowest.longest
+    return {
+        "points": stored + made, "known": stored, "run": made, "wall_s": round(elapsed_s, 3),
+        "beside": max((one.at_once for one in rounds), default=0),
+        "workers": max((one.asked for one in rounds), default=0),
+        "memory": any(_was_held(one) for one in rounds), "put_off": sum(one.gave_way for one in rounds),
+        "slowest": None if slowest is None or longest is None
+        else {"varied": longest.varied, "wall_s": slowest.longest_s},
+    }  # fmt: skip
+
+
+def _counts(rounds: Sequence[Progress]) -> tuple[int, int]:
+    """Points that were known before, and those that were run."""
+    stored = sum(one.stored for one in rounds)
+    return stored, sum(one.done for one in rounds) - stored
+
+
+def _was_held(progress: Progress) -> bool:
+    """Whether fewer ran beside each other than might have: memory alone keeps runs apart."""
+    return progress.at_once < min(progress.asked, progress.done - progress.stored - progress.alike)
 
 
 def _named(point: Point) -> str:
@@ -75,11 +110,19 @@ class StudyProgress:
     def __init__(self, total: int, say: Callable[[str], None] | None) -> None:
         self.total, self.last = total, None  # type: int, Progress | None
         self._say = say
-        self._began = self._said = time.monotonic()
+        self._rounds: list[Progress] = []
+        self._first = self._began = self._said = self._heard = time.monotonic()
+
+    def begin(self) -> None:
+        """Another round begins: what the end says, and what is kept, is of all of them."""
+        if self.last is not None:
+            self._rounds.append(self.last)
+            self.last = None
+        self._began = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         """Hears where the study stands; with other points than before, another study has begun."""
-        now = time.monotonic()
+        now = self._heard = time.monotonic()
         if self.last is not None and (progress.total != self.last.total or progress.done < self.last.done):
             self._began = now
         self.last = progress
@@ -95,12 +138,29 @@ class StudyProgress:
 
     def kept(self) -> str:
         """How many are done of how many."""
-        return f"0 of {self.total}" if self.last is None else f"{self.last.done} of {self.last.total}"
+        told = self._told()
+        return f"{sum(one.done for one in told)} of {sum(one.total for one in told) or self.total}"
+
+    def end(self) -> str:
+        """What was done, empty if nothing was heard."""
+        told = self._told()
+        return end(told, self._took_s()) if told else ""
+
+    def record(self) -> dict[str, Any]:
+        """What was done, for JSON."""
+        return record(self._told(), self._took_s())
 
     def say_end(self) -> None:
         """Says what was done."""
         if self.last is not None:
-            talk().print(end(self.last, time.monotonic() - self._began), markup=False, soft_wrap=True)
+            talk().print(self.end(), markup=False, soft_wrap=True)
+
+    def _took_s(self) -> float:
+        """Seconds from the start to what was heard last, of all rounds."""
+        return self._heard - (self._first if self._rounds else self._began)
+
+    def _told(self) -> list[Progress]:
+        return [*self._rounds, *([] if self.last is None else [self.last])]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
-from windtunnel.cli.console import out, print_json, talk
+from windtunnel.cli.console import out, print_json, say, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
 from windtunnel.cli.study_options import (
@@ -21,9 +21,9 @@ from windtunnel.cli.study_options import (
     limits_of,
 )
 from windtunnel.cli.study_page import write_picture, write_study_page
+from windtunnel.cli.study_table import file_name, replaced, write_table
 from windtunnel.engine import InputError
-from windtunnel.results.folder import TABLES, check_file
-from windtunnel.source import override_text
+from windtunnel.results.folder import TABLES, check_file, check_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,6 +82,7 @@ def sweep(
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
     from windtunnel.cli.study_progress import study_progress
+    from windtunnel.studies.check import check_fidelity, check_values
     from windtunnel.studies.follow import follow_width, followed
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
     from windtunnel.studies.runner import run_points
@@ -89,9 +90,9 @@ def sweep(
     from windtunnel.studies.study import check_name
 
     check_name(name or "", "--name")
+    check_fidelity(fidelity, "--fidelity")
     check_file(out_file, "--out", TABLES)
-    check_file(html, "--html")
-    check_file(svg, "--svg")
+    check_files({"--html": html, "--svg": svg})
     study = (
         _from_options(scenario, vary, design=design, points=points, seeds=seeds, overrides=overrides, name=name)
         if vary
@@ -103,13 +104,16 @@ def sweep(
     width = None if follow is None else follow_width(follow)
     if width is not None and study.seeds < 2:
         study = _with(study, seeds=2)
-    planned = study.plan()
-    _check_values(study, planned[0])
+    planned = study.plan(say)
+    check_values(study, planned[0])
     limits = limits_of(workers, time_limit, memory_limit, memory)
+    target = out_file or store / f"{file_name(study.name)}.parquet"
+    others = replaced(study, target) if out_file is None else None
     with Store(store) as opened, study_progress(len(planned)) as progress:
-        _say_changes(study, opened.begin_study(study.name, planned))
+        _say_changes(study, others, None if vary else opened.begin_study(study.name, planned))
 
         def run(points: Sequence[Point]) -> Iterator[Outcome]:
+            progress.begin()
             executor = executor_of(engine, limits)
             return run_points(
                 points, opened, limits=limits, fresh=fresh, tables=tables, progress=progress, executor=executor
@@ -123,16 +127,17 @@ def sweep(
             talk().print(f"interrupted: {progress.kept()} points are kept; the same command goes on")
             return INTERRUPTED
     found = rows(planned, outcomes, asked)
-    target = out_file or store / f"{_file_name(study.name)}.parquet"
-    write_table(found, study.varied_keys(), asked, target)
-    page = html or store / f"{_file_name(study.name)}.html"
-    write_study_page(study, found, asked, page)
+    write_table(study, found, asked, target)
+    page = html or store / f"{file_name(study.name)}.html"
+    write_study_page(study, found, asked, page, progress.end())
     if svg is not None:
         write_picture(study, found, asked, svg)
     if json:
-        print_json(json_module.dumps({"rows": [_record(row) for row in found]}))
+        print_json(json_module.dumps({"rows": [_record(row) for row in found], "ran": progress.record()}))
     else:
         _show(study, found, asked)
+        if width is not None:
+            _say_wide(found, asked[0], width, most_seeds)
         progress.say_end()
         talk().print(f"table: {target}\npage: {page}", markup=False, soft_wrap=True)
     return DONE if any(row.state == "done" for row in found) else FAILED
@@ -160,7 +165,7 @@ def _from_file(
         )
     if any(option is not None for option in unused):
         raise InputError("--design, --points: a study says so itself: `design: sobol`, `points: 64`")
-    study = Study.read(path)
+    study = Study.read(Path(given.name), given.text)
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = seeds
@@ -183,16 +188,18 @@ def _from_options(
 ) -> Study:
     from windtunnel.source import read_source
     from windtunnel.studies.design import KINDS
-    from windtunnel.studies.study import Study
+    from windtunnel.studies.study import Study, default_name
 
     kind = design or "grid"
     if kind not in KINDS or kind == "list":
         raise InputError(f"--design: expected `grid`, `random`, `sobol` or `latin-hypercube`, found `{kind}`")
     if (kind != "grid") != (points is not None):
         raise InputError("--points goes with a design that draws, and such a design with --points")
+    source = read_source(path)
     return Study(
-        name=name or path.stem,
-        source=read_source(path),
+        name=name or default_name(Path(source.name)),
+        place=str(path),
+        source=source,
         overrides=tuple(parse_override(text) for text in overrides or []),
         axes=tuple(parse_axis(text) for text in vary),
         kind=kind,
@@ -264,60 +271,17 @@ def _outcomes(found: Iterator[Outcome], planned: Sequence[Point], metrics: tuple
 
 
 MOST_NAMED = 8
-"""Points of a changed study that are named."""
-
-MOST_CHECKED = 100
-"""Ways in which values are written that are tried before a study begins."""
-
-NO_VALUES = (
-    "unknown key", "there is no [", "a unit is missing", "a number is missing", "unknown value", " is written `",
-    " is not one of `",
-)  # fmt: skip
-"""What the engine says of a key or value that is wrong at every point, whatever the others are."""
+"""Points that are named."""
 
 
-def _check_values(study: Study, first: Point) -> None:
-    """Refuses a key that no scenario has and a value without its unit, before anything is run.
-
-    Of values that are written alike (numbers, quantities of one unit, names) one stands for all.
-    """
-    rows = [dict(zip(axis.keys, row, strict=True)) for axis in study.axes for row in axis.values]
-    alike = {tuple((key, _kind(value)) for key, value in row.items()): row for row in (*rows, *study.cases)}
-    for row in ({}, *list(alike.values())[:MOST_CHECKED]):
-        changed = [(key, override_text(value)) for key, value in row.items()]
-        _check(first, [*first.overrides, *changed])
-
-
-def _kind(value: object) -> str:
-    """How a value is written: a number by its type, a quantity by its unit, a name as it is."""
-    found = re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\s*(\D*)", value) if isinstance(value, str) else None
-    if found is not None:
-        return f"quantity {found[1].strip()}"
-    return f"text {value}" if isinstance(value, str) else type(value).__name__
-
-
-def _check(point: Point, overrides: list[tuple[str, str]]) -> None:
-    from windtunnel.engine import RunError, explain
-
-    source = point.source
-    options = {"threads": 1, "fidelity": point.fidelity}
-    try:
-        explain(source.text, source.name, str(source.base), overrides, options)
-    except InputError as error:
-        if any(said in str(error) for said in NO_VALUES):
-            raise
-    except RunError:
-        pass
-
-
-def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:
-    """What of a study that is begun again is not as it was."""
-    if changed is None:
+def _say_changes(study: Study, others: str | None, changed: tuple[int, list[Point]] | None) -> None:
+    """What of a study that is begun again is not as it was, unless it is another one in whose place it comes."""
+    if others is not None:
+        say(others)
+    if others is not None or changed is None:
         return
     had, stay = changed
-    known = list(dict.fromkeys(", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.varied.items())
-                               for point in stay))  # fmt: skip
-    named = "; ".join(known[:MOST_NAMED]) + (f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else "")
+    named = _named([point.varied for point in stay])
     talk().print(
         f"`{study.name}` has changed since it was begun: {len(stay) or 'none'} of its {had} points "
         + ("stays" if len(stay) == 1 else "stay")
@@ -326,8 +290,26 @@ def _say_changes(study: Study, changed: tuple[int, list[Point]] | None) -> None:
     )  # fmt: skip
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "study"
+def _say_wide(found: list[Row], metric: str, width: float, most: int) -> None:
+    """Which points are followed no further, though their interval is wider than was asked for."""
+    from windtunnel.studies.follow import is_wide
+
+    wide = [row for row in found if row.runs >= most and is_wide(row, metric, width)]
+    if wide:
+        say(
+            f"{len(wide)} of {len(found)} points {'is' if len(wide) == 1 else 'are'} not within {100 * width:g}% with "
+            f"{most} seeds, which `--most-seeds` allows: {_named([row.varied for row in wide])}"
+        )
+
+
+def _named(varied: Sequence[dict[str, Any]]) -> str:
+    """Points by what distinguishes them, each once and the first few alone."""
+    known = list(
+        dict.fromkeys(
+            ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in values.items()) for values in varied
+        )
+    )
+    return "; ".join(known[:MOST_NAMED]) + (f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else "")
 
 
 def _record(row: Row) -> dict[str, Any]:
@@ -337,27 +319,11 @@ def _record(row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_table(found: list[Row], keys: list[str], metrics: tuple[str, ...], target: Path) -> None:
-    """A row per combination: varied keys, metrics, half widths of their 95% intervals, state, message, folder."""
-    from windtunnel.results.folder import write_beside
-    from windtunnel.study_frame import study_frame
-
-    frame = study_frame(found, keys, metrics)
-    if target.suffix == ".csv":
-        write_beside(target, frame.write_csv().encode())
-        return
-    import io
-
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    write_beside(target, buffer.getvalue())
-
-
 def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
     """The rows in order of the first metric, the best marked; refused ones below."""
     from rich.table import Table
 
-    from windtunnel.studies.rows import best
+    from windtunnel.studies.rows import best, ranked
     from windtunnel.studies.study import short_names
 
     first = best(found, metrics[0])
@@ -368,9 +334,7 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
     for path in metrics:
         table.add_column(path.removeprefix("jobs[0]."), justify="right", overflow="fold")
     table.add_column("")
-    done = [i for i, row in enumerate(found) if row.state == "done"]
-    done.sort(key=lambda i: (found[i].means[metrics[0]] is None, found[i].means[metrics[0]] or 0.0, i))
-    for i in done:
+    for i in ranked(found, metrics[0]):
         row = found[i]
         cells = [str(row.varied.get(key, "")) for key in study.varied_keys()]
         cells += [_figure(row, path) for path in metrics]
@@ -383,10 +347,7 @@ def _show(study: Study, found: list[Row], metrics: tuple[str, ...]) -> None:
 
 
 def _figure(row: Row, path: str) -> str:
-    from windtunnel.text import UNKNOWN, count, duration
+    from windtunnel.words import figure_text
 
     mean, half = row.means[path], row.halves[path]
-    if mean is None:
-        return UNKNOWN
-    shown = duration if "_s" in path else count
-    return shown(mean) if half is None else f"{shown(mean)} ± {shown(half)}"
+    return figure_text(path, mean) + ("" if half is None else f" ± {figure_text(path, half)}")

@@ -231,8 +231,8 @@ def _changed(
 ) -> int:
     """Asks, and prints what a change does."""
     from windtunnel.cli.study_progress import study_progress
-    from windtunnel.text import count, duration
     from windtunnel.whatif import Means
+    from windtunnel.words import difference_text, figure_text
 
     with study_progress(0) as progress:
         try:
@@ -249,13 +249,15 @@ def _changed(
         table.add_column(name, justify="right")
     table.add_column("")
     for one in found.differences:
-        shown = duration if "_s" in one.metric else count
         sign = "+" if one.difference > 0 else "-" if one.difference < 0 else ""
         interval = "–"
         if one.interval is not None:
-            interval = " to ".join(f"{'-' if end < 0 else ''}{shown(abs(end))}" for end in one.interval)
+            interval = " to ".join(
+                f"{'-' if end < 0 else ''}{difference_text(one.metric, end)}" for end in one.interval
+            )
         table.add_row(
-            one.metric, shown(one.before), shown(one.after), f"{sign}{shown(abs(one.difference))}", interval,
+            one.metric, figure_text(one.metric, one.before), figure_text(one.metric, one.after),
+            f"{sign}{difference_text(one.metric, one.difference)}", interval,
             "same" if one.is_same else "" if one.is_sure else "unclear",
         )  # fmt: skip
     out().print(table)

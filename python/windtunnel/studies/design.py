@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 LARGEST = 1_000_000
 """Points of a design, at most."""
@@ -27,10 +27,14 @@ Kind = Literal["grid", "list", "random", "sobol", "latin-hypercube"]
 
 KINDS: tuple[Kind, ...] = ("grid", "list", "random", "sobol", "latin-hypercube")
 
+DRAWING: tuple[Kind, ...] = ("random", "sobol", "latin-hypercube")
+"""Those that draw a number of points, of which some may be equal."""
+
 Values = dict[str, Any]
 """Key of the scenario → its value at a point."""
 
-_QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)?\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^\s\d.].*?)?\s*")
+"""A number and its unit, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,34 @@ def _check_values(given: list[Any], where: str) -> None:
     """Refuses what is no number, and a value that is there twice: its runs would count as further seeds."""
     seen: set[str] = set()
     for value in given:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{where}: expected finite values, found `{value}`")
-        text = json.dumps(value, sort_keys=True, default=str)
+        check_finite(value, where)
+        text = text_of(value)
         if text in seen:
             hint = "`--seeds N` runs each point with more seeds"
             raise InputError(f"{where}: `{value}` is named twice\n\nhint: {hint}")
         seen.add(text)
+
+
+def check_finite(value: object, where: str) -> None:
+    """Refuses `inf` and `nan`, in lists and records too."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected finite values, found `{value}`")
+    if isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            check_finite(inner, where)
+
+
+def text_of(value: object) -> str:
+    """A value as the scenario gets it: those with one text are one value."""
+    return value.strip() if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def different(combinations: Iterable[Values]) -> list[Values]:
+    """Combinations in their order, without those that were there before."""
+    found: dict[tuple[tuple[str, str], ...], Values] = {}
+    for values in combinations:
+        found.setdefault(tuple((key, text_of(value)) for key, value in values.items()), values)
+    return list(found.values())
 
 
 def _range_axis(key: str, given: dict[str, Any], where: str) -> Axis:
@@ -131,6 +156,8 @@ def _span(low: object, high: object, log: bool, where: str) -> Span:
         raise InputError(f"{where}: a logarithmic axis begins above 0, found `{low}`")
     if first > last:
         raise InputError(f"{where}: expected `from` at or below `to`, found `{low}` and `{high}`")
+    if not math.isfinite(last / first if log else last - first):
+        raise InputError(f"{where}: expected ends that are less far apart, found `{low}` and `{high}`")
     whole = first.is_integer() and last.is_integer() and "." not in f"{low}{high}"
     return Span(first, last, unit, log, whole)
 

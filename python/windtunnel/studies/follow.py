@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
-from windtunnel.studies.rows import rows
+from windtunnel.studies.rows import are_alike, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from windtunnel.studies.point import Outcome, Point
+    from windtunnel.studies.rows import Row
 
 
 def follow_width(text: str) -> float:
@@ -52,10 +53,10 @@ _Group = list[tuple["Point", "Outcome"]]
 
 
 def _groups(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[_Group]:
-    """Neighbours with equal values."""
+    """Neighbours of one combination."""
     found: list[_Group] = []
     for point, outcome in zip(points, outcomes, strict=True):
-        if found and found[-1][0][0].varied == point.varied:
+        if found and are_alike(found[-1][0][0], point):
             found[-1].append((point, outcome))
         else:
             found.append([(point, outcome)])
@@ -66,6 +67,11 @@ def _is_wide(group: _Group, metric: str, width: float) -> bool:
     if any(outcome.summary is None for _, outcome in group):
         return False
     (row,) = rows([point for point, _ in group], [outcome for _, outcome in group], [metric])
+    return is_wide(row, metric, width)
+
+
+def is_wide(row: Row, metric: str, width: float) -> bool:
+    """Whether half a row's interval is above `width` times its mean; of one run it has none."""
     mean, half = row.means[metric], row.halves[metric]
     return mean is not None and half is not None and half > width * abs(mean)
 

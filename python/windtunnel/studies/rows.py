@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from windtunnel.better import cost
 from windtunnel.engine import InputError, nearest
 from windtunnel.student import quantile
 
@@ -45,7 +46,7 @@ def metric(summary: dict[str, Any], path: str) -> float | None:
         return names[path]
     near = nearest(path, list(names))
     hint = f"\n\nhint: did you mean `{near}`?" if near else ""
-    raise InputError(f"--metric: the summary has no `{path}`{hint}")
+    raise InputError(f"no figure of the summary is called `{path}`{hint}")
 
 
 def figures(value: object, path: str = "") -> Iterator[tuple[str, float | None]]:
@@ -60,12 +61,17 @@ def figures(value: object, path: str = "") -> Iterator[tuple[str, float | None]]
         yield path, None if value is None else float(value)
 
 
+def are_alike(a: Point, b: Point) -> bool:
+    """Whether two points differ in their seeds alone: by texts, as 1 and true are equal to Python."""
+    return a.overrides == b.overrides and a.varied == b.varied
+
+
 def rows(points: Sequence[Point], outcomes: Sequence[Outcome], metrics: Sequence[str]) -> list[Row]:
-    """Rows in the order of the points; neighbours with equal values are one."""
+    """Rows in the order of the points; neighbours of one combination are one."""
     found: list[Row] = []
     start = 0
     for i in range(1, len(points) + 1):
-        if i == len(points) or points[i].varied != points[start].varied:
+        if i == len(points) or not are_alike(points[i], points[start]):
             found.append(_row(points[start], outcomes[start:i], metrics))
             start = i
     return found
@@ -87,7 +93,17 @@ def _row(point: Point, outcomes: Sequence[Outcome], metrics: Sequence[str]) -> R
     return Row(point.varied, first.state, first.message, len(done), means, halves, folder)
 
 
+def ranked(found: Sequence[Row], path: str) -> list[int]:
+    """Indices of the rows that were done, the best by `path` first, those without it last."""
+
+    def order(i: int) -> tuple[bool, float, int]:
+        value = found[i].means.get(path)
+        return value is None, cost(path, value or 0.0), i
+
+    return sorted((i for i, row in enumerate(found) if row.state == "done"), key=order)
+
+
 def best(found: Sequence[Row], path: str) -> int | None:
-    """Index of the row with the least `path`, None if none has it."""
-    known = [(row.means[path], i) for i, row in enumerate(found) if row.means.get(path) is not None]
-    return min(known)[1] if known else None
+    """Index of the row with the best `path`, None if none has it."""
+    first = next(iter(ranked(found, path)), None)
+    return None if first is None or found[first].means.get(path) is None else first

@@ -72,6 +72,8 @@ class Progress:
     """How many might have."""
     gave_way: int = 0
     """Runs that were put off because memory ran out."""
+    alike: int = 0
+    """Points that are equal to another and took its result: they never waited for memory."""
     longest: Point | None = None
     """The point that took longest of those that ended."""
     longest_s: float = 0.0
@@ -137,7 +139,7 @@ class _Runner:
         self.state = _State()
         self.room = memory.Room(executor.most, limits.together_bytes)
         self.estimates: dict[int, int] = {}
-        self.done = self.stored = self.at_once = self.gave_way = self.made = 0
+        self.done = self.stored = self.at_once = self.gave_way = self.made = self.alike = 0
         self.made_s = 0.0
         self.longest: tuple[float, Point | None] = (0.0, None)
         self.used = 0
@@ -172,6 +174,7 @@ class _Runner:
                 self.state.waiting.append(i)
             else:
                 self.state.twins.setdefault(original, []).append(i)
+                self.alike += 1
         self.threads = self.limits.threads or max(1, self.executor.most // max(1, len(self.state.waiting)))
         self._write(lambda: self.store.queue([self.points[i] for i in self.state.waiting]))
 
@@ -402,6 +405,7 @@ class _Runner:
                 at_once=self.at_once,
                 asked=self.executor.most,
                 gave_way=self.gave_way,
+                alike=self.alike,
                 longest=self.longest[1],
                 longest_s=self.longest[0],
             )

@@ -14,11 +14,13 @@ from windtunnel import engine
 from windtunnel.engine import InputError, nearest
 from windtunnel.source import Source, override_text, read_source, read_text
 from windtunnel.studies import design
+from windtunnel.studies.check import check_fidelity, check_keys
 from windtunnel.studies.expression import Expression
 from windtunnel.studies.point import Point
+from windtunnel.studies.rows import DEFAULT_METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 LONGEST_NAME = 200
@@ -50,9 +52,12 @@ class Study:
     """What messages call it: its file, if it has one."""
 
     @staticmethod
-    def read(path: Path) -> Study:
-        """The study in a YAML file. Raises `InputError` with the key that is wrong."""
-        return _read(path)
+    def read(path: Path, text: str | None = None) -> Study:
+        """The study in a YAML file, of which `text` is what it holds if that was read before (standard input is gone).
+
+        Raises `InputError` with the key that is wrong.
+        """
+        return _read(path, read_text(path) if text is None else text)
 
     def varied_keys(self) -> list[str]:
         """The varied keys, in order of the columns of the table."""
@@ -60,9 +65,14 @@ class Study:
         found += [key for axis in self.axes for key in axis.keys]
         return list(dict.fromkeys([*found, *self.derive]))
 
-    def plan(self) -> list[Point]:
-        """The points, in order: those of one combination differ in the seed and stand together."""
+    def plan(self, say: Callable[[str], None] | None = None) -> list[Point]:
+        """The points, in order: those of one combination differ in the seed and stand together.
+
+        A combination that a design draws again is left out, of which `say` hears. Raises `InputError` for a study that
+        has no point or too many, and for what `check_keys` refuses.
+        """
         place = self.place or self.name
+        check_keys(self, place)
         total = design.size(self.kind, self.axes, self.cases, self.count) * self.seeds
         if total > design.LARGEST:
             raise InputError(f"{place}: the design has {total:,} points, and {design.LARGEST:,} is the most")
@@ -70,7 +80,7 @@ class Study:
         first = int(tree.get("seed") or 0) if isinstance(tree, dict) else 0
         short = short_names(self.varied_keys())
         found = []
-        for drawn in design.points(self.kind, self.axes, self.cases, self.count, first):
+        for drawn in self._combinations(first, say):
             values = self._derived(drawn, short, tree)
             if values is None:
                 continue
@@ -82,6 +92,17 @@ class Study:
         if not found:
             raise InputError(f"{place}: the design has no point: every combination is left out by a filter")
         return found
+
+    def _combinations(self, seed: int, say: Callable[[str], None] | None) -> Iterable[design.Values]:
+        """What the design gives; of one that draws each combination once."""
+        found = design.points(self.kind, self.axes, self.cases, self.count, seed)
+        if self.kind not in design.DRAWING:
+            return found
+        drawn = list(found)
+        kept = design.different(drawn)
+        if say is not None and len(kept) < len(drawn):
+            say(f"of {len(drawn):,} points that `{self.kind}` drew {len(kept):,} differ: the others are left out")
+        return kept
 
     def _tree(self) -> Any:  # noqa: ANN401
         return json.loads(engine.scenario_tree(self.source.text, self.source.name, list(self.overrides)))
@@ -106,6 +127,11 @@ def short_names(keys: list[str]) -> dict[str, str]:
     return {key: name for key, name in last.items() if list(last.values()).count(name) == 1 and name.isidentifier()}
 
 
+def default_name(path: Path) -> str:
+    """What a study is called that has no name: its file without the ending."""
+    return path.stem.strip("<>") or "study"
+
+
 def check_name(name: str, where: str) -> None:
     """Refuses a name of which no file can be called, before anything is run."""
     length = len(name.encode())
@@ -113,8 +139,8 @@ def check_name(name: str, where: str) -> None:
         raise InputError(f"{where}: expected at most {LONGEST_NAME} bytes, found {length}")
 
 
-def _read(path: Path) -> Study:
-    given = _yaml(read_text(path), path)
+def _read(path: Path, text: str) -> Study:
+    given = _yaml(text, path)
     unknown = [key for key in given if key not in KEYS]
     if unknown:
         near = nearest(str(unknown[0]), list(KEYS))
@@ -133,11 +159,12 @@ def _read(path: Path) -> Study:
     if kind not in design.KINDS:
         raise InputError(f"{path}: design: expected one of {', '.join(f'`{k}`' for k in design.KINDS)}, found `{kind}`")
     count = given.get("points")
-    if kind in ("random", "sobol", "latin-hypercube") and (not isinstance(count, int) or count < 1):
+    draws = kind in design.DRAWING
+    if draws and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
         raise InputError(f"{path}: points: `design: {kind}` needs a number of points, found `{count}`")
-    cases = given.get("cases") or []
-    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
-        raise InputError(f"{path}: cases: expected a list of records, found `{cases}`")
+    if not draws and count is not None:
+        raise InputError(f"{path}: points: goes with a design that draws, and `design: {kind}` takes all")
+    cases = _cases(given.get("cases"), path)
     if not merged and not cases:
         raise InputError(f"{path}: expected `vary` or `cases`, found neither: there is nothing to study")
     seeds = given.get("seeds", 1)
@@ -145,11 +172,12 @@ def _read(path: Path) -> Study:
         raise InputError(f"{path}: seeds: expected a whole number from 1, found `{seeds}`")
     overrides = _mapping(given, "set", path)
     fidelity = overrides.pop("fidelity", None)
+    fidelity = None if fidelity is None else str(fidelity)
+    check_fidelity(fidelity, f"{path}: set.fidelity")
     derive = _mapping(given, "derive", path)
     filters = given.get("filter") or []
     filters = filters if isinstance(filters, list) else [filters]
-    metrics = given.get("metrics") or []
-    name = str(given.get("name") or path.stem)
+    name = str(given.get("name") or default_name(path))
     check_name(name, f"{path}: name")
     return Study(
         name=name,
@@ -160,26 +188,69 @@ def _read(path: Path) -> Study:
         cases=tuple(cases),
         kind=kind,
         count=count,
-        derive={key: Expression(str(text), f"{path}: derive.{key}") for key, text in derive.items()},
-        filters=tuple(Expression(str(text), f"{path}: filter") for text in filters),
+        derive={key: Expression(str(one), f"{path}: derive.{key}") for key, one in derive.items()},
+        filters=tuple(Expression(str(one), f"{path}: filter") for one in filters),
         constants=_mapping(given, "let", path),
         seeds=seeds,
-        metrics=tuple(metrics if isinstance(metrics, list) else [metrics]),
-        fidelity=None if fidelity is None else str(fidelity),
+        metrics=metric_names(given.get("metrics"), f"{path}: metrics"),
+        fidelity=fidelity,
     )
+
+
+def metric_names(given: object, where: str) -> tuple[str, ...]:
+    """Metrics as they are asked for: paths of the summary in a list, or one alone. None is no metric."""
+    listed = [given] if isinstance(given, str) else [] if given is None else given
+    if isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed):
+        return tuple(listed)
+    hint = f"such as `{DEFAULT_METRICS[0]}`"
+    raise InputError(f"{where}: expected a list of figures of the summary, found `{given}`\n\nhint: {hint}")
+
+
+def _cases(given: object, path: Path) -> list[design.Values]:
+    """The records of `cases`, of which none is empty and none there twice."""
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(case, dict) for case in given):
+        raise InputError(f"{path}: cases: expected a list of records, found `{given}`")
+    seen: dict[str, int] = {}
+    for i, case in enumerate(given):
+        where = f"{path}: cases[{i}]"
+        if not case:
+            raise InputError(f"{where}: expected keys with their values, found none")
+        _check_record(case, where)
+        first = seen.setdefault(design.text_of(case), i)
+        if first != i:
+            hint = "`seeds: N` runs each point with more seeds"
+            raise InputError(f"{where}: the same as cases[{first}], `{case}`\n\nhint: {hint}")
+    return given
+
+
+def _check_record(record: Mapping[Any, Any], where: str, *, axes: bool = False) -> None:
+    """Refuses keys that are no text, and numbers that are not finite; those of `axes` are told by the axis."""
+    for key, value in record.items():
+        if not isinstance(key, str):
+            raise InputError(f"{where}: expected a key of the scenario, found `{key}`")
+        if not axes:
+            design.check_finite(value, f"{where}.{key}")
 
 
 def _mapping(given: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = given.get(key) or {}
     if not isinstance(value, dict):
         raise InputError(f"{path}: {key}: expected a record of keys, found `{value}`")
+    _check_record(value, f"{path}: {key}", axes=key == "vary")
     return dict(value)
 
 
 def _zip(axes: dict[str, design.Axis], groups: object, path: Path) -> list[design.Axis]:
     """The axes, those of each group in `groups` made one, at the place of the group's first."""
-    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+    lists = isinstance(groups, list) and all(isinstance(group, list) and group for group in groups)
+    if not isinstance(groups, list) or not lists or not all(isinstance(key, str) for group in groups for key in group):
         raise InputError(f"{path}: zip: expected a list of lists of keys, found `{groups}`")
+    named = [key for group in groups for key in group]
+    twice = next((key for key in named if named.count(key) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: zip: `{twice}` is named twice")
     left = dict(axes)
     for group in groups:
         absent = [key for key in group if key not in axes]

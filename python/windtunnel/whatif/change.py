@@ -231,7 +231,7 @@ def _figures(summary: dict[str, Any], metrics: Sequence[str]) -> dict[str, float
     found = {path: metric(summary, path) for path in metrics}
     missing = next((path for path, value in found.items() if value is None), None)
     if missing is not None:
-        raise InputError(f"--metric: `{missing}` is unknown in a run, and cannot be compared")
+        raise InputError(f"`{missing}` is unknown in a run, and cannot be compared")
     return {path: value for path, value in found.items() if value is not None}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windtunnel.better import cost
 from windtunnel.report.axes import WIDTH, linked, numbers, rule, svg, words
-from windtunnel.report.study.table import larger_is_better, said, short_metric, shown, value_of
+from windtunnel.report.study.table import said, short_metric, value_of
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from windtunnel.report.study.table import PageRow, Table
@@ -18,15 +20,14 @@ OF_FRONT, OTHER = "#e45756", "#4c78a8"
 def front(rows: list[PageRow], first: str, second: str) -> list[PageRow]:
     """Rows that no other beats in one of two figures without being worse in the other, by the first one."""
 
-    def cost(row: PageRow) -> tuple[float, float]:
-        signs = [-1.0 if larger_is_better(metric) else 1.0 for metric in (first, second)]
-        return signs[0] * value_of(row, first), signs[1] * value_of(row, second)
+    def costs(row: PageRow) -> tuple[float, float]:
+        return cost(first, value_of(row, first)), cost(second, value_of(row, second))
 
     found: list[PageRow] = []
     least = float("inf")
-    for row in sorted(rows, key=cost):
-        if cost(row)[1] < least:
-            least = cost(row)[1]
+    for row in sorted(rows, key=costs):
+        if costs(row)[1] < least:
+            least = costs(row)[1]
             found.append(row)
     return found
 
@@ -41,10 +42,10 @@ def scatter(table: Table, first: str, second: str) -> str:
     content = [words(LEFT, 14, f"{short_metric(second)} ↑", anchor="start", muted=False)]
     for tick in y.ticks():
         content.append(rule(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick)))
-        content.append(words(LEFT - 8, y.at(tick) + 4, shown(second, tick), anchor="end"))
+        content.append(words(LEFT - 8, y.at(tick) + 4, figure_text(second, tick), anchor="end"))
     for tick in x.ticks():
         content.append(rule(x.at(tick), TOP, x.at(tick), HEIGHT - BOTTOM))
-        content.append(words(x.at(tick), HEIGHT - BOTTOM + 20, shown(first, tick)))
+        content.append(words(x.at(tick), HEIGHT - BOTTOM + 20, figure_text(first, tick)))
     content.append(words((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, f"{short_metric(first)} →"))
     edge = front(rows, first, second)
     path = " ".join(f"{x.at(value_of(row, first)):g},{y.at(value_of(row, second)):g}" for row in edge)

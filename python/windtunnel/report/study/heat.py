@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from windtunnel.better import larger_is_better
 from windtunnel.report.axes import WIDTH, label, linked, svg, words
-from windtunnel.report.study.table import larger_is_better, level_of, said, short_metric, shown, value_of
+from windtunnel.report.study.table import level_of, said, short_metric, value_of
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from windtunnel.report.study.table import PageRow, Table
@@ -69,7 +71,7 @@ def _cell(
     ring = ";stroke:var(--ink);stroke-width:2.5" if row is best else ""
     ink = "#1e2832" if share < 0.5 else "#ffffff"
     shown_value = f'<text x="{middle[0]:g}" y="{middle[1]:g}" text-anchor="middle" style="fill:{ink}">'
-    label_text = f"{shown_value}{shown(metric, mean)}</text>" if roomy else ""
+    label_text = f"{shown_value}{figure_text(metric, mean)}</text>" if roomy else ""
     return box + f'style="fill:rgb({red},{green},{blue}){ring}"/>' + label_text
 
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from windtunnel.report.axes import WIDTH, label, levels, linked, numbers, rule, svg, words
-from windtunnel.report.study.table import level_of, said, short_metric, shown, value_of
+from windtunnel.report.study.table import level_of, said, short_metric, value_of
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from windtunnel.report.study.table import Table
@@ -30,7 +31,7 @@ def lines(table: Table, metric: str) -> str:
     content = [words(LEFT, 14, short_metric(metric), anchor="start", muted=False)]
     for tick in y.ticks():
         content.append(rule(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick)))
-        content.append(words(LEFT - 8, y.at(tick) + 4, shown(metric, tick), anchor="end"))
+        content.append(words(LEFT - 8, y.at(tick) + 4, figure_text(metric, tick), anchor="end"))
     # Values that were run have marks, unless these would run into each other.
     known = table.levels(key)
     places = sorted(x.at(value) for value in known)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windtunnel.better import cost
 from windtunnel.report.axes import WIDTH, Axis, label, linked, numbers, rule, svg, words
 from windtunnel.report.study.heat import BAD
-from windtunnel.report.study.table import larger_is_better, level_of, said, short_metric, shown, value_of
+from windtunnel.report.study.table import level_of, said, short_metric, value_of
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from windtunnel.report.study.table import PageRow, Table
@@ -36,11 +38,10 @@ def parallel(table: Table, metric: str) -> str:
         content += [words(x + 6, axis.at(name) + 4, label(name), anchor="start") for name in names[::stride]]
     content.append(rule(places[-1], TOP, places[-1], HEIGHT - BOTTOM))
     content.append(words(places[-1], TOP - 22, short_metric(metric), muted=False))
-    content += [words(places[-1] + 6, value.at(t) + 4, shown(metric, t), anchor="start") for t in value.ticks()]
-    sign = -1.0 if larger_is_better(metric) else 1.0
+    content += [words(places[-1] + 6, value.at(t) + 4, figure_text(metric, t), anchor="start") for t in value.ticks()]
     best = table.best(metric)
     # The best is drawn last, so that nothing lies on it.
-    for row in sorted(rows, key=lambda row: -sign * value_of(row, metric)):
+    for row in sorted(rows, key=lambda row: -cost(metric, value_of(row, metric))):
         content.append(
             linked(_line(row, row is best, metric, keys, axes, places, value), row.link, said(row, table.metrics))
         )

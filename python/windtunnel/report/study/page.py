@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from windtunnel.better import cost
 from windtunnel.engine import InputError
 from windtunnel.report.html import COLOURS, Raw, card, page, section, text
 from windtunnel.report.html import table as html_table
@@ -12,7 +13,8 @@ from windtunnel.report.study.front import front, scatter
 from windtunnel.report.study.heat import heat
 from windtunnel.report.study.lines import lines
 from windtunnel.report.study.many import parallel
-from windtunnel.report.study.table import larger_is_better, short_metric, shown, value_of
+from windtunnel.report.study.table import short_metric, value_of
+from windtunnel.words import figure_text
 
 if TYPE_CHECKING:
     from windtunnel.report.study.table import PageRow, Table
@@ -74,7 +76,8 @@ def _figures(study: Table, metric: str) -> list[str]:
 
 def _head(study: Table) -> Raw:
     words = f"{len(study.rows):,} points over {', '.join(study.keys)}"
-    return Raw(f"<header><h1>{text(study.name)}</h1><p>{text(words)}</p></header>\n")
+    remark = f"<p>{text(study.remark)}</p>" if study.remark else ""
+    return Raw(f"<header><h1>{text(study.name)}</h1><p>{text(words)}</p>{remark}</header>\n")
 
 
 def _cards(study: Table) -> Raw:
@@ -86,17 +89,16 @@ def _cards(study: Table) -> Raw:
     cards = [card(state, f"{number:,}", "points") for state, number in states.items()]
     if best is not None:
         where = ", ".join(f"{key} {value}" for key, value in best.values.items())
-        cards.insert(0, card(f"best {short_metric(metric)}", shown(metric, value_of(best, metric)), where))
+        cards.insert(0, card(f"best {short_metric(metric)}", figure_text(metric, value_of(best, metric)), where))
     return Raw(f'<div class="cards">{"".join(cards)}</div>\n')
 
 
 def _rows(study: Table) -> Raw:
     metric = study.metrics[0]
-    sign = -1.0 if larger_is_better(metric) else 1.0
 
     def order(row: PageRow) -> tuple[bool, float]:
         known = row.means.get(metric)
-        return known is None, sign * (known or 0.0)
+        return known is None, cost(metric, known or 0.0)
 
     rows = sorted(study.rows, key=order)[:MOST_ROWS]
     head = [*study.keys, *(short_metric(name) for name in study.metrics), "state", "run"]
@@ -117,4 +119,4 @@ def _rows(study: Table) -> Raw:
 
 def _figure(row: PageRow, metric: str) -> str:
     half = row.halves.get(metric)
-    return shown(metric, row.means.get(metric)) + ("" if half is None else f" ± {shown(metric, half)}")
+    return figure_text(metric, row.means.get(metric)) + ("" if half is None else f" ± {figure_text(metric, half)}")

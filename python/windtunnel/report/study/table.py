@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from windtunnel.text import UNKNOWN, count, duration, percent, size
-
-LARGER_IS_BETTER = ("tokens_per_s", "samples_per_s", "mfu", "goodput", "samples_per_s_per_gpu")
-"""Last parts of the figures of which more is better; of all others less is."""
-
-SHARES = ("mfu", "goodput", "utilisation", "loss_rate")
+from windtunnel.better import cost
+from windtunnel.words import figure_text
 
 
 @dataclass(frozen=True)
@@ -33,6 +29,8 @@ class Table:
     keys: list[str]
     metrics: list[str]
     rows: list[PageRow]
+    remark: str = ""
+    """How it was run, for below the title."""
 
     def done(self, metric: str) -> list[PageRow]:
         """Rows that have `metric`."""
@@ -45,8 +43,7 @@ class Table:
 
     def best(self, metric: str) -> PageRow | None:
         """The row with the best `metric`, None if none has it."""
-        sign = -1.0 if larger_is_better(metric) else 1.0
-        return min(self.done(metric), key=lambda row: sign * value_of(row, metric), default=None)
+        return min(self.done(metric), key=lambda row: cost(metric, value_of(row, metric)), default=None)
 
 
 def value_of(row: PageRow, metric: str) -> float:
@@ -62,28 +59,9 @@ def level_of(row: PageRow, key: str) -> Any:  # noqa: ANN401
     return _plain(row.values.get(key))
 
 
-def larger_is_better(metric: str) -> bool:
-    """Whether more of `metric` is better."""
-    return metric.rpartition(".")[2] in LARGER_IS_BETTER
-
-
 def short_metric(metric: str) -> str:
     """The name of a figure without what it shares with all others."""
     return metric.removeprefix("jobs[0].")
-
-
-def shown(metric: str, value: float | None) -> str:
-    """A figure in the unit that its name says."""
-    if value is None:
-        return UNKNOWN
-    last = metric.rpartition(".")[2]
-    if "bytes" in metric:
-        return size(value)
-    if last in SHARES:
-        return percent(value)
-    if last.endswith("_per_s") or "_per_s_" in last:
-        return count(value)
-    return duration(value) if "_s" in metric.replace("_s_", "_s ") and "usd" not in metric else count(value)
 
 
 def said(row: PageRow, metrics: list[str]) -> str:
@@ -91,9 +69,9 @@ def said(row: PageRow, metrics: list[str]) -> str:
     parts = [f"{key} {value}" for key, value in row.values.items()]
     for metric in metrics:
         half = row.halves.get(metric)
-        spread = "" if half is None else f" ± {shown(metric, half)}"
+        spread = "" if half is None else f" ± {figure_text(metric, half)}"
         if row.means.get(metric) is not None:
-            parts.append(f"{short_metric(metric)} {shown(metric, row.means[metric])}{spread}")
+            parts.append(f"{short_metric(metric)} {figure_text(metric, row.means[metric])}{spread}")
     if row.message:
         parts.append(f"{row.state}: {row.message}")
     return "\n".join(parts)
