@@ -118,7 +118,7 @@ def rm(
 @app.command()
 def gc(store: StoreOption = Path("runs")) -> int:
     """Remove what failed, was refused or was cut off, and runs of another build of the engine."""
-    from windtunnel.studies.recipe import engine_build
+    from windtunnel.studies.recipe import build
     from windtunnel.studies.store import Store
 
     _there(store)
@@ -126,7 +126,7 @@ def gc(store: StoreOption = Path("runs")) -> int:
         # Runs by name are their owner's, whatever became of them.
         points = [record for record in opened.rows() if not record["by_name"]]
         cut_off = ("failed", "refused", "interrupted")
-        stale = [r["id"] for r in points if r["state"] in cut_off or r["build"] != engine_build()]
+        stale = [r["id"] for r in points if r["state"] in cut_off or r["build"] != build()]
         talk().print(f"removed {opened.remove(stale)}")
     return DONE
 

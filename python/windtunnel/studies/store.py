@@ -26,7 +26,7 @@ from windtunnel.results.owner import is_gone, owner
 from windtunnel.studies import folders, index
 from windtunnel.studies.inputs import unchanged
 from windtunnel.studies.point import Outcome, first_line
-from windtunnel.studies.recipe import Digests, content_key, engine_build, meaning, recipe
+from windtunnel.studies.recipe import Digests, build, content_key, meaning, recipe
 from windtunnel.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Store:
 
     def find_all(self, points: Sequence[Point], *, tables: bool = False) -> Iterator[Outcome | None]:
         """`find` of each, in order."""
-        (others,) = self._db.execute("select count(*) from runs where build = ?", (engine_build(),)).fetchone()
+        (others,) = self._db.execute("select count(*) from runs where build = ?", (build(),)).fetchone()
         for point in points:
             key = recipe(point)
             found = self._served(point, "recipe", key, tables=tables) or self._adopted(point, key, tables=tables)
@@ -151,9 +151,9 @@ class Store:
     def queue(self, points: Sequence[Point]) -> None:
         """Notes that this process is going to run `points`."""
         self.sweep()
-        now, build = time.time(), engine_build()
+        now, code = time.time(), build()
         rows = [
-            (recipe(point), __version__, build, index.signed(point.seed), point.fidelity, json.dumps(point.varied),
+            (recipe(point), __version__, code, index.signed(point.seed), point.fidelity, json.dumps(point.varied),
              self._owner, now)
             for point in points
         ]  # fmt: skip
@@ -272,7 +272,7 @@ class Store:
                 "tables": int(tables),
             }
         return index.row(
-            recipe=key, windtunnel=__version__, build=engine_build(), varied=point.varied,
+            recipe=key, windtunnel=__version__, build=build(), varied=point.varied,
             inputs=answer.inputs, state=answer.state, message=first_line(answer.message), wall_s=answer.wall_s,
             cpu_s=answer.cpu_s,
             begun=answer.begun or time.time(), **given,
