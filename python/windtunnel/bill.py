@@ -8,7 +8,6 @@ figure names its source.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -221,6 +220,8 @@ def sheet_digest(name: str) -> str | None:
 
 @cache
 def _shipped(path: Path) -> tuple[str, str]:
+    import hashlib  # noqa: PLC0415 - OpenSSL's, which a single run has no use for
+
     content = path.read_bytes()
     return content.decode(), hashlib.sha256(content).hexdigest()
 

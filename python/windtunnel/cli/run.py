@@ -224,7 +224,11 @@ def _failure_listed(
 
 
 def _list(result: Result, *, anyway: bool) -> None:
-    """Lists the run in the store that it is in."""
+    """Lists the run in the store that it is in: one that is there, if not `anyway`."""
+    from windtunnel.results.folder import INDEX
+
+    if not anyway and not (result.path.absolute().parent / INDEX).is_file():
+        return
     from windtunnel.studies.store import list_run
 
     complaint = list_run(result.path, anyway=anyway)

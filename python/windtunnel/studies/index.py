@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.results.folder import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NAME = "index.sqlite"
+NAME = INDEX
 
 VERSION = 3
 """Of the tables below. An index of an older version is made anew from the folders."""
