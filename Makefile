@@ -11,13 +11,17 @@ SOURCES := $(shell find crates data -type f 2>/dev/null | grep -v '/target/') Ca
 ENGINE := $(VENV)/engine.stamp
 TOOLS := $(VENV)/tools.stamp
 DOCS := $(VENV)/docs.stamp
+RAY := $(VENV)/ray.stamp
 
-.PHONY: demo test quick wheel checked fuzz fuzz-import mutants bench loom lint rustdoc format docs setup library tracer tracer-bench clean
+.PHONY: demo test quick wheel checked fuzz fuzz-import mutants bench loom lint rustdoc format docs setup ray library tracer tracer-bench clean
 
 demo: $(ENGINE)
 	$(BIN)/windtunnel run $(DEMO)
 
 setup: $(ENGINE) $(TOOLS)
+
+# For `--engine ray`, and for the tests of it, which are skipped without (docs/scale-out.md).
+ray: $(ENGINE) $(TOOLS) $(RAY)
 
 test: $(ENGINE) $(TOOLS)
 	cargo test --workspace --exclude windtunnel-python --quiet
@@ -133,6 +137,10 @@ $(TOOLS): $(VENV)/venv.stamp pyproject.toml
 
 $(DOCS): $(VENV)/venv.stamp pyproject.toml
 	$(call install_extra,docs)
+	@touch $@
+
+$(RAY): $(VENV)/venv.stamp pyproject.toml
+	$(call install_extra,ray)
 	@touch $@
 
 clean:

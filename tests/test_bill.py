@@ -35,7 +35,7 @@ def test_every_figure_of_a_sheet_is_read_as_it_is_written(key: str, unit: str) -
     found = 0
     for path in sorted((shipped.data() / "gpus").glob("*.yaml")):
         written = re.search(rf"(?m)^{key}:.*?([0-9.]+) (k?){unit}", path.read_text(encoding="utf-8"))
-        value, row = _of_sheet(key, path)
+        value, row = _of_sheet(key, path, path.read_text(encoding="utf-8"))
         if written is None:
             assert value is None
             continue

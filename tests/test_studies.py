@@ -247,6 +247,36 @@ def test_whatever_the_engine_reads_makes_a_stored_result_stale(tmp_path: Path, s
         assert len(seen) == 4
 
 
+def test_what_the_bill_reads_makes_a_stored_result_stale(
+    tmp_path: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of a GPU's sheet, of which the engine has its own copy, and the code of the bill."""
+    from windtunnel import bill  # noqa: PLC0415
+    from windtunnel.studies import recipe  # noqa: PLC0415
+
+    scenario.write_text(RING.replace("host: {", "host: {gpu: H100-SXM, "), encoding="utf-8")
+    known = bill.sheet_path("h100-sxm")
+    assert known is not None
+    sheet = tmp_path / "h100-sxm.yaml"
+    sheet.write_bytes(known.read_bytes())
+    monkeypatch.setattr(bill, "sheet_path", lambda name: sheet if name == "h100-sxm" else None)
+
+    def is_stored() -> bool:
+        with Store(tmp_path / "runs") as store:
+            (outcome,) = run_points(asked(scenario, 1), store)
+        assert outcome.summary is not None
+        assert outcome.summary["cost"]["gpu_usd"] == 30_000
+        return outcome.stored
+
+    assert [is_stored(), is_stored()] == [False, True]
+    sheet.write_text(sheet.read_text(encoding="utf-8").replace("USD", "kUSD"), encoding="utf-8")
+    assert not is_stored()
+    sheet.write_bytes(known.read_bytes())
+    assert is_stored()
+    monkeypatch.setattr(recipe, "build", lambda: "of another bill")
+    assert not is_stored()
+
+
 def test_a_store_that_moved_or_lost_its_index_serves_on(tmp_path: Path, scenario: Path) -> None:
     with Store(tmp_path / "runs") as store:
         list(run_points(asked(scenario, 1, 2), store))
@@ -280,6 +310,18 @@ def test_a_run_that_takes_too_long_fails_alone(tmp_path: Path, scenario: Path) -
         assert (late.state, fine.state) == ("failed", "done")
         assert late.message == "took longer than 4 s"
         assert [row["state"] for row in store.rows("state = 'failed'")] == ["failed"]
+
+
+def test_a_limit_of_time_counts_the_run_and_not_the_start_of_its_process(
+    tmp_path: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from windtunnel.studies import local  # noqa: PLC0415
+
+    local.end_idle()
+    monkeypatch.setattr(local, "START", f"import time; time.sleep(2); {local.START}")
+    with Store(tmp_path / "runs") as store:
+        (outcome,) = run_points(asked(scenario, 1), store, limits=Limits(1, seconds=1.5))
+    assert (outcome.state, outcome.message) == ("done", None)
 
 
 @pytest.mark.parametrize(("deaths", "state"), [(1, "done"), (2, "failed")])

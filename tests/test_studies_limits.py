@@ -218,7 +218,7 @@ def test_a_file_that_changes_while_it_is_read_is_never_served(tmp_path: Path, sc
 
     (tmp_path / "flows.csv").write_text("source,destination,bytes\n0,1,1000\n", encoding="utf-8")
     digest = file_digest(tmp_path / "flows.csv")
-    summary = {"inputs": [{"name": "flows.csv", "sha256": digest}, {"name": "data/gpus/h100-sxm", "sha256": "aa"}]}
+    summary = {"inputs": [{"name": "flows.csv", "sha256": digest}, {"name": "data/nics/connectx-7", "sha256": "aa"}]}
     later = time.time_ns() + 10**9
     assert read_by(summary, tmp_path, Digests(), later) == [("flows.csv", digest)]
     assert read_by(summary, tmp_path, Digests(), later - 10**10) == [("flows.csv", UNKNOWN)]

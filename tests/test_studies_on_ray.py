@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import windtunnel
+from windtunnel.engine import InputError
 from windtunnel.source import read_source
 from windtunnel.studies.on_ray import RayExecutor, _unpacked
 from windtunnel.studies.point import Point
-from windtunnel.studies.runner import run_points
+from windtunnel.studies.runner import Limits, run_points
 from windtunnel.studies.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from conftest import Command
     from windtunnel.studies.point import Outcome
     from windtunnel.studies.runner import Progress
 
@@ -113,6 +116,47 @@ def test_a_node_killed_in_mid_study_costs_nothing(tmp_path: Path, cluster: Any) 
         one, two = (json.loads((folder / "manifest.json").read_text()) for folder in (here.folder, there.folder))
         assert {**one["study"], "begun": 0} == {**two["study"], "begun": 0}
         assert (here.folder / "scenario.yaml").read_bytes() == (there.folder / "scenario.yaml").read_bytes()
+
+
+def test_limits_hold_on_ray_from_the_begin_of_a_run(tmp_path: Path, cluster: Any, monkeypatch: Any) -> None:  # noqa: ANN401
+    """Neither the queue nor the start of processes counts; one that takes too long or too much is a row, as here."""
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    source = read_source(tmp_path / "small.yaml")
+    short = [Point(source, (("seed", str(n)),)) for n in range(8)]
+    slow = Point(source, (("jobs[0].iterations", "5000000"),), full=True)
+    with Store(tmp_path / "runs") as store:
+        found = list(run_points([slow, *short], store, limits=Limits(seconds=2.5), executor=RayExecutor()))
+        assert [o.state for o in found] == ["failed"] + ["done"] * 8
+        assert found[0].message == "took longer than 2.5 s"
+        assert 2.5 < found[0].wall_s < 10
+        # Long enough to be looked at.
+        busy = ("jobs[0].iterations", "20000")
+        asked = [Point(source, (("seed", str(n)), busy), full=True) for n in range(20, 22)]
+        large = list(run_points(asked, store, limits=Limits(memory_bytes=10 * 2**20), executor=RayExecutor()))
+        assert [(o.state, o.message) for o in large] == [("failed", "took more than 10 MiB")] * 2
+        # Where a study is run is a matter of its limits: all commands that have such ask so.
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        last = list(run_points([Point(source, (("seed", "30"),))], store, limits=Limits(engine="ray")))
+        assert [o.state for o in last] == ["done"]
+
+
+def test_what_ray_does_not_keep_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    calls = [
+        ["sweep", "small.yaml", "--vary", "seed=1,2"],
+        ["layouts", "small.yaml"],
+        ["explore", "small.yaml"],
+        ["validate"],
+        ["whatif", "set", "seed=1", "small.yaml"],
+        ["experiments", "run", "nuwa"],
+    ]
+    for call in calls:
+        refused = command(*call, "--engine", "ray", "--memory", "2 GB", check=2)
+        assert "--memory: Ray keeps runs apart by the memory of its machines" in " ".join(refused.stderr.split())
+        unknown = command(*call, "--engine", "slurm", check=2)
+        assert "--engine: expected `local`, `ray` or `ray:ADDRESS`, found `slurm`" in " ".join(unknown.stderr.split())
+    with pytest.raises(InputError, match="Ray keeps runs apart"):
+        windtunnel.sweep(tmp_path / "small.yaml", vary={"seed": [1]}, engine="ray", memory_bytes=2**31)
 
 
 STUDY = """

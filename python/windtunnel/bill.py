@@ -172,7 +172,7 @@ def _of_gpu(key: str, named: object, written: object, base: Path, place: str = S
         return _of_file(key, written, base)
     if not isinstance(named, str):
         return None, None
-    path = _sheets().get(named.lower())
+    path = sheet_path(named)
     return (None, None) if path is None else _of_shipped(key, path)
 
 
@@ -181,7 +181,7 @@ def _of_file(key: str, written: str, base: Path) -> Known:
     tree = json.loads(engine.scenario_tree(path.read_text(encoding="utf-8"), str(path), []))
     if isinstance(tree, dict) and "sheet" in tree:
         return _of_gpu(key, None, tree, path.parent, f"`{written}`")
-    return _of_sheet(key, path)
+    return _of_sheet(key, path, path.read_text(encoding="utf-8"))
 
 
 def _given(key: str, figure: object, place: str) -> Known:
@@ -207,13 +207,31 @@ def _is_path(name: str) -> bool:
     return "/" in name or name.lower().endswith((".yaml", ".json"))
 
 
+def sheet_path(name: str) -> Path | None:
+    """The file of a GPU's sheet that comes along, by its stem or name; None if there is none."""
+    return _sheets().get(name.lower())
+
+
+def sheet_digest(name: str) -> str | None:
+    """SHA-256 of such a sheet as this process has read it for its bills; None if there is none."""
+    path = sheet_path(name)
+    return None if path is None else _shipped(path)[1]
+
+
+@cache
+def _shipped(path: Path) -> tuple[str, str]:
+    import hashlib  # noqa: PLC0415 - OpenSSL's, which a single run has no use for
+
+    content = path.read_bytes()
+    return content.decode(), hashlib.sha256(content).hexdigest()
+
+
 @cache
 def _of_shipped(key: str, path: Path) -> Known:
-    return _of_sheet(key, path)
+    return _of_sheet(key, path, _shipped(path)[0])
 
 
-def _of_sheet(key: str, path: Path) -> Known:
-    text = path.read_text(encoding="utf-8")
+def _of_sheet(key: str, path: Path, text: str) -> Known:
     found = re.search(_FIGURE.format(key=key), text)
     if found is None:
         return None, None

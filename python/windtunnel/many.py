@@ -35,7 +35,12 @@ def sweep(
     overrides: Mapping[str, object] | None = None,
     fidelity: str | None = None,
     workers: int | None = None,
+    time_limit_s: float | None = None,
+    memory_limit_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    engine: str = "local",
     fresh: bool = False,
+    tables: bool = False,
     store: str | Path | None = None,
 ) -> pl.DataFrame:
     """Runs a scenario at every combination of `vary` and returns a frame of a row each.
@@ -44,6 +49,11 @@ def sweep(
     it `scenario` is the path of a study, which says all but `overrides`, `workers`, `fresh` and `store` itself. Columns
     are the varied keys, each metric and `METRIC ±`, half of its 95% interval over the seeds, `state`, `message`, `runs`
     and `folder`. Runs are kept in `store`, and served from it; in none if it is None, and `folder` is null.
+    `tables` keeps the tables of each run there, for `windtunnel.load(folder)`.
+
+    A run that takes longer than `time_limit_s`, or its process more than `memory_limit_bytes`, is a row that says so.
+    `engine` is `local`, `ray` or `ray:ADDRESS` (`docs/scale-out.md`); with `local` all runs together take
+    `memory_bytes` at most, 80% of what is free if None.
 
     Raises `InputError` for a scenario, a key, a value without its unit or a metric that is no good, before anything is
     run but for the metric. A point that is refused is a row.
@@ -51,8 +61,9 @@ def sweep(
     study, asked = _study(scenario, vary, metrics, seeds, overrides, fidelity)
     planned = study.plan()
     check_values(study, planned[0])
+    limits = Limits(workers, time_limit_s, memory_limit_bytes, together_bytes=memory_bytes, engine=engine)
     with _opened(store) as opened:
-        outcomes = list(run_points(planned, opened, limits=Limits(workers=workers), fresh=fresh))
+        outcomes = list(run_points(planned, opened, limits=limits, fresh=fresh, tables=tables))
         frame = study_frame(rows(planned, outcomes, asked), study.varied_keys(), asked)
     return _lasting(frame, store)
 
@@ -70,14 +81,15 @@ def layouts(
     recompute: Sequence[str] | None = None,
     overrides: Mapping[str, object] | None = None,
     workers: int | None = None,
+    engine: str = "local",
     store: str | Path | None = None,
 ) -> pl.DataFrame:
     """Every layout of a job on its GPUs as a frame, the fastest first (`windtunnel.layouts`, `docs/layouts.md`).
 
-    `top` of the best are exact, all that fit if None. Columns are `tp`, `cp`, `ep`, `pp`, `dp`, `zero`, `schedule`,
-    `chunks`, `micro_batch`, `recompute`; `state` and `message`; `memory_bytes`; `least_s`, `ideal_s` and `real_s`,
-    seconds of an iteration; `mfu`, `tokens_per_s`, `folder` (null without `store`). Raises `InputError` where there is
-    nothing to lay out.
+    `top` of the best are exact, all that fit if None. `engine` is that of `sweep`. Columns are `tp`, `cp`, `ep`, `pp`,
+    `dp`, `zero`, `schedule`, `chunks`, `micro_batch`, `recompute`; `state` and `message`; `memory_bytes`; `least_s`,
+    `ideal_s` and `real_s`, seconds of an iteration; `mfu`, `tokens_per_s`, `folder` (null without `store`). Raises
+    `InputError` where there is nothing to lay out.
     """
     from windtunnel.layout.job import read_job  # noqa: PLC0415
     from windtunnel.layout.search import search  # noqa: PLC0415
@@ -91,7 +103,7 @@ def layouts(
     )
     asked = read_job(read_source(scenario), _pairs(overrides), job, gpus)
     with _opened(store) as opened:
-        found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers=workers))
+        found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers, engine=engine))
     return _lasting(pl.DataFrame([row.record() for row in found], infer_schema_length=None), store)
 
 

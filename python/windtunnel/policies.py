@@ -7,12 +7,9 @@ gets. Both are asked once per decision. `docs/policies.md` explains them.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
 import operator
 import sys
-import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +187,8 @@ class _Own:
         return f"{self.path}:{line}: {kind} `{name}` has no method `{self.method}`\n\nhint: {hint}"
 
     def _module(self, kind: str) -> ModuleType:
+        import importlib.util  # noqa: PLC0415 - every run comes by this module, and few have classes of their own
+
         name = f"windtunnel_own_{kind}"
         spec = importlib.util.spec_from_file_location(name, self.path.resolve())
         if spec is None or spec.loader is None:
@@ -206,6 +205,8 @@ class _Own:
         """`file:line: error (job 3)`, at the last line of the user's file that took part."""
         if isinstance(error, SyntaxError) and error.lineno is not None:
             return f"{self.path}:{error.lineno}: {error.msg}"
+        import traceback  # noqa: PLC0415
+
         frames = traceback.extract_tb(error.__traceback__)
         files = (self.path, self.path.resolve())
         lines = [frame.lineno for frame in frames if Path(frame.filename) in files]
@@ -217,6 +218,8 @@ class _Own:
         return getattr(self, "place", str(self.path))
 
     def digest(self) -> str:
+        import hashlib  # noqa: PLC0415
+
         if self.path.is_file():
             return f"{self.text} {hashlib.sha256(self.path.read_bytes()).hexdigest()}"
         # Of a notebook's cell there is no file: what its methods do stands for it.

@@ -13,7 +13,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.cli import declare
 from windtunnel.interrupts import watched
 
 if TYPE_CHECKING:
@@ -74,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with watched():
             call = plain_call(arguments)
             if call is not None:
-                status = declare.invoke(*call)
+                from windtunnel.cli.declare import invoke
+
+                status = invoke(*call)
             else:
                 from windtunnel.cli.tree import app
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
-from windtunnel.cli.study_options import FreshOption, MemoryOption, WorkersOption, limits_of
+from windtunnel.cli.study_options import EngineOption, FreshOption, MemoryOption, WorkersOption, limits_of
 from windtunnel.engine import InputError
 from windtunnel.results.folder import check_file
 
@@ -59,6 +59,7 @@ def run(
     fresh: FreshOption = False,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     json: Json = False,
 ) -> int:
@@ -71,7 +72,7 @@ def run(
         raise InputError(
             "expected the name of an experiment or `--all`, not both\n\nhint: `windtunnel experiments list`"
         )
-    limits = limits_of(workers, memory=memory)
+    limits = limits_of(workers, memory=memory, engine=engine)
     check_file(None if folder is None else folder / "index.html", "--out")
     if name is None:
         return _run_all(folder or Path("runs") / "experiments", store, limits, fresh=fresh, as_json=json)
@@ -104,6 +105,7 @@ def report(
     fresh: FreshOption = False,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
 ) -> int:
     """Run several experiments, and write claim by claim what holds into a Markdown page."""
@@ -112,7 +114,7 @@ def report(
     from windtunnel.experiments.reproduction import markdown
     from windtunnel.results.folder import write_beside
 
-    limits = limits_of(workers, memory=memory)
+    limits = limits_of(workers, memory=memory, engine=engine)
     check_file(target, "--out")
     with study_progress(0) as progress:
         every = [find(name) for name in names]

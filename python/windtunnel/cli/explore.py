@@ -10,6 +10,13 @@ from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.search_bar import SearchBar
+from windtunnel.cli.study_options import (
+    EngineOption,
+    MemoryOption,
+    TimeLimitOption,
+    WorkersOption,
+    limits_of,
+)
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -84,8 +91,10 @@ def explore(
     overrides: Annotated[
         list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
-    workers: Annotated[int | None, Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    workers: WorkersOption = None,
+    time_limit: TimeLimitOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     page: Annotated[Path | None, Option(metavar="FILE", help="Write the page (HTML).")] = None,
@@ -107,7 +116,6 @@ def explore(
     from windtunnel.layout.job import read_job
     from windtunnel.results.folder import check_files, write_beside
     from windtunnel.source import read_source
-    from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 
     _one_of("--fabric", fabric, ("real", "ideal"))
@@ -125,6 +133,7 @@ def explore(
         "perturb": perturb, "ratio": ratio, "budget": budget, "objective": objective, "prove": prove, "packet": packet,
         "advise": advise or None,
     }  # fmt: skip
+    limits = limits_of(workers, time_limit, memory=memory, engine=engine)
     wanted = section(read, pairs, given)
     space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal", shown=top)
     objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
@@ -137,9 +146,8 @@ def explore(
         rows = _proven(
             ordered, found, asked, opened, flows=max(flows, packets), packets=packets,
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
-            limits=Limits(workers=workers, seconds=time_limit), fresh=fresh, bar=bar,
+            limits=limits, fresh=fresh, bar=bar,
         )  # fmt: skip
-        limits = Limits(workers=workers, seconds=time_limit)
         advice = _advised(asked, rows, found, opened, limits, bar, fresh=fresh) if wanted.advise else None
     if not rows:
         say("interrupted before any layout was found")

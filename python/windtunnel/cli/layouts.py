@@ -12,6 +12,13 @@ from windtunnel.cli.console import say
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.option_lists import names, numbers
 from windtunnel.cli.search_bar import SearchBar
+from windtunnel.cli.study_options import (
+    EngineOption,
+    MemoryOption,
+    TimeLimitOption,
+    WorkersOption,
+    limits_of,
+)
 from windtunnel.engine import InputError
 from windtunnel.results.folder import TABLES, check_file
 
@@ -48,8 +55,10 @@ def layouts(
         list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
     refused: Annotated[bool, Option("--refused", help="Print also those that were refused or not run.")] = False,
-    workers: Annotated[int | None, Option(min=1, help="Processes at most (default: as many as cores).")] = None,
-    time_limit: Annotated[float | None, Option(min=0.001, metavar="SECONDS", help="Longest run.")] = None,
+    workers: WorkersOption = None,
+    time_limit: TimeLimitOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     out: Annotated[Path | None, Option(metavar="FILE", help="Table of all layouts (.parquet or .csv).")] = None,
@@ -62,12 +71,12 @@ def layouts(
     from windtunnel.layout.search import search
     from windtunnel.layout.space import Space
     from windtunnel.source import read_source
-    from windtunnel.studies.runner import Limits
     from windtunnel.studies.store import Store
 
     if fabric not in ("ideal", "real"):
         raise InputError(f"--fabric: expected `ideal` or `real`, found `{fabric}`")
     check_file(out, "--out", TABLES)
+    limits = limits_of(workers, time_limit, memory=memory, engine=engine)
     space = Space(
         schedules=names(schedule) or Space.schedules,
         chunks=numbers("--chunks", chunks, 2),
@@ -82,7 +91,7 @@ def layouts(
         try:
             rows = search(
                 asked, opened, space=space, fabric="real" if fabric == "real" else "ideal",
-                top=None if all_ else top, limits=Limits(workers=workers, seconds=time_limit), fresh=fresh,
+                top=None if all_ else top, limits=limits, fresh=fresh,
                 examining=partial(bar.at, "examining"), progress=bar.ran,
             )  # fmt: skip
         except KeyboardInterrupt:

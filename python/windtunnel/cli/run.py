@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,13 @@ from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from windtunnel._engine import RunOptions
     from windtunnel.comparison import Comparison
     from windtunnel.results import Result
     from windtunnel.source import Source
+    from windtunnel.studies.point import State
 
 app = Commands()
 
@@ -126,7 +130,8 @@ def run(
         return _explain(source, pairs, options, as_json=json)
     # Read before the run, which may take its place.
     earlier = None if compare is None else _earlier(compare)
-    result = _run(source, pairs, options, out=out, report=report)
+    with _failure_listed(source, pairs, options, out):
+        result = _run(source, pairs, options, out=out, report=report)
     _list(result, anyway=out is None)
     _warn(result)
     comparison = None
@@ -190,8 +195,40 @@ def _told(result: Result, comparison: Comparison | None = None, *, as_json: bool
     return interrupted_status(result.manifest.get("interrupted_by"))
 
 
+@contextmanager
+def _failure_listed(
+    source: Source, pairs: list[tuple[str, str]], options: RunOptions, out: Path | None
+) -> Iterator[None]:
+    """Lists a run that is refused or fails, in the store in which its folder would be, if that is there."""
+    import time
+
+    from windtunnel.engine import RunError
+
+    begun = time.time()
+    try:
+        yield
+    except (InputError, RunError) as error:
+        from windtunnel.api import RUNS
+        from windtunnel.results.folder import default_name
+        from windtunnel.studies.point import Point
+        from windtunnel.studies.said import said
+        from windtunnel.studies.store import list_failure
+
+        point = Point(source, tuple(pairs), seed=options["seed"], fidelity=options["fidelity"])
+        own = said(point)
+        name = default_name(own["name"], own["fidelity"] or "") if own["name"] else Path(source.name).stem
+        root, place = (RUNS, name) if out is None else (out.absolute().parent, out.name)
+        state: State = "refused" if isinstance(error, InputError) else "failed"
+        list_failure(root, place, point, state, str(error), begun, time.time() - begun)
+        raise
+
+
 def _list(result: Result, *, anyway: bool) -> None:
-    """Lists the run in the store that it is in."""
+    """Lists the run in the store that it is in: one that is there, if not `anyway`."""
+    from windtunnel.results.folder import INDEX
+
+    if not anyway and not (result.path.absolute().parent / INDEX).is_file():
+        return
     from windtunnel.studies.store import list_run
 
     complaint = list_run(result.path, anyway=anyway)

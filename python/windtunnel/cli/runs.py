@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json as json_module
-import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from windtunnel.cli.app import DONE
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
+from windtunnel.studies.filters import asked
+
+if TYPE_CHECKING:
+    from windtunnel.studies.store import Store
 
 app = Commands(no_args_is_help=True)
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.")]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
-COLUMNS = ("id", "name", "state", "fidelity", "seed", "windtunnel", "folder", "message", "recipe", "content", "build")
-"""Columns that a filter may name beside varied keys and figures."""
+FiltersArgument = Annotated[
+    list[str] | None, Argument(metavar="KEY=VALUE", help="Such as `state=failed`, or a varied key: `tp=4`.")
+]
+
+SHOWN = 50
+"""Runs of a table unless `--limit` says otherwise: laying out longer ones takes longer than finding them."""
 
 
 @app.callback()
@@ -29,18 +36,22 @@ def runs() -> None:
 
 @app.command(name="list")
 def list_runs(
-    filters: Annotated[
-        list[str] | None, Argument(metavar="KEY=VALUE", help="Such as `state=failed` or a varied key.")
-    ] = None,
-    limit: Annotated[int | None, Option(min=1, help="The newest so many.")] = None,
+    filters: FiltersArgument = None,
+    limit: Annotated[int | None, Option(min=1, help="The newest so many (default: 50; all with --json).")] = None,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
     """List runs, the newest first."""
-    found = _found(store, filters or [], limit)
-    if json:
-        print_json(json_module.dumps({"runs": found}))
-        return DONE
+    from windtunnel.studies.store import Store
+
+    _there(store)
+    with Store(store) as opened:
+        what = asked(filters or [], opened.keys())
+        if json:
+            print_json(f'{{"runs": {opened.listed_json(what, limit)}}}')
+            return DONE
+        found = opened.listed(what, limit or SHOWN + 1)
+    left_out = limit is None and len(found) > SHOWN
     from rich.table import Table
 
     from windtunnel.text import duration
@@ -48,12 +59,14 @@ def list_runs(
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("id", "name", "state", "fidelity", "seed", "varied", "took", "begun"):
         table.add_column(title)
-    for record in found:
+    for record in found[:SHOWN] if left_out else found:
         varied = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in record["varied"].items())
         begun = datetime.fromtimestamp(record["begun"], UTC).strftime("%Y-%m-%d %H:%M")
         cells = [record[key] for key in ("id", "name", "state", "fidelity", "seed")]
         table.add_row(*("" if cell is None else str(cell) for cell in cells), varied, duration(record["wall_s"]), begun)
     out().print(table)
+    if left_out:
+        talk().print(f"the newest {SHOWN}; `--limit N` shows so many, `--json` all", markup=False)
     return DONE
 
 
@@ -63,12 +76,15 @@ def show(
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
-    """Show a run: its figures, or why there are none."""
+    """Show a run: its figures, or why there are none (with --json what the index has of it)."""
     from windtunnel.cli.show_run import show as show_run
     from windtunnel.results import Result
 
     record = _one(store, number)
     if record["folder"] is None:
+        if json:
+            print_json(json_module.dumps(record))
+            return DONE
         out().print(f"{record['state']}: {record['message']}", markup=False)
         return DONE
     folder = store / record["folder"]
@@ -93,7 +109,7 @@ def compare(
 
     records = [_one(store, each) for each in (number, earlier)]
     for record in records:
-        if record["state"] != "done":
+        if record["state"] != "done" or record["folder"] is None:
             raise InputError(f"run {record['id']} has no figures: {record['state']}: {record['message']}")
     later, before = (Result(store / record["folder"]) for record in records)
     show_result(later, compared(later, before, then_name=f"run {earlier}"), as_json=json)
@@ -102,32 +118,50 @@ def compare(
 
 @app.command()
 def rm(
-    numbers: Annotated[list[int], Argument(metavar="ID…")],
+    which: Annotated[list[str], Argument(metavar="ID|KEY=VALUE…", help="Runs by number, or all that `list` lists so.")],
     store: StoreOption = Path("runs"),
+    json: JsonOption = False,
 ) -> int:
     """Remove runs and their folders."""
     from windtunnel.studies.store import Store
 
+    numbers = [int(word) for word in which if word.isdigit()]
+    filters = [word for word in which if not word.isdigit()]
     for number in numbers:
-        _one(store, number)
+        _one(store, number, whole=False)
+    _there(store)
     with Store(store) as opened:
-        talk().print(f"removed {opened.remove(numbers)}")
-    return DONE
+        if filters:
+            numbers += [record["id"] for record in opened.listed(asked(filters, opened.keys()))]
+        return _removed(opened, list(dict.fromkeys(numbers)), as_json=json)
 
 
 @app.command()
-def gc(store: StoreOption = Path("runs")) -> int:
+def gc(
+    filters: FiltersArgument = None,
+    store: StoreOption = Path("runs"),
+    json: JsonOption = False,
+) -> int:
     """Remove what failed, was refused or was cut off, and runs of another build of the engine."""
-    from windtunnel.studies.recipe import engine_build
+    from windtunnel.studies.recipe import build
     from windtunnel.studies.store import Store
 
     _there(store)
     with Store(store) as opened:
-        # Runs by name are their owner's, whatever became of them.
-        points = [record for record in opened.rows() if not record["by_name"]]
+        # Runs by name are their owner's, whatever became of them, unless they have left no folder.
+        found = opened.listed(asked(filters or [], opened.keys()))
+        points = [record for record in found if not record["by_name"] or record["folder"] is None]
         cut_off = ("failed", "refused", "interrupted")
-        stale = [r["id"] for r in points if r["state"] in cut_off or r["build"] != engine_build()]
-        talk().print(f"removed {opened.remove(stale)}")
+        stale = [r["id"] for r in points if r["state"] in cut_off or r["build"] != build()]
+        return _removed(opened, stale, as_json=json)
+
+
+def _removed(store: Store, numbers: list[int], *, as_json: bool) -> int:
+    count = store.remove(numbers)
+    if as_json:
+        print_json(json_module.dumps({"removed": numbers}))
+    else:
+        talk().print(f"removed {count}")
     return DONE
 
 
@@ -147,77 +181,20 @@ def _there(store: Path) -> None:
         raise InputError(f"there is no folder of runs `{store}`\n\nhint: name it with `--store`")
 
 
-def _found(store: Path, filters: list[str], limit: int | None) -> list[dict[str, Any]]:
-    from windtunnel.studies.store import Store
-
-    _there(store)
-    conditions: list[str] = []
-    values: list[object] = []
-    interrupted = None
-    for text in filters:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise InputError(f"expected KEY=VALUE, found `{text}`\n\nhint: such as `state=done`")
-        if key == "state":
-            _check_state(value)
-        if key == "state" and value in ("interrupted", "queued", "running"):
-            # Whether one that is noted as running has been cut off, only its process says.
-            conditions.append("state in ('interrupted', 'queued', 'running')")
-            interrupted = value
-        elif key in ("id", "seed") and value.lstrip("-").isdigit():
-            conditions.append(f"{key} = ?")
-            values.append(_signed(int(value)))
-        elif key in COLUMNS:
-            conditions.append(f"{key} = ?")
-            values.append(value)
-        else:
-            condition, given = _of_key(key, value)
-            conditions.append(condition)
-            values += given
-    with Store(store) as opened:
-        found = opened.rows(" and ".join(conditions), tuple(values), limit if interrupted is None else None)
-    if interrupted is not None:
-        found = [record for record in found if record["state"] == interrupted][:limit]
-    return found
-
-
-def _of_key(key: str, value: str) -> tuple[str, list[object]]:
-    """The condition that a varied key or a figure has this value, as text, and what its `?` stand for."""
-    path = '$."' + key.replace('"', "") + '"'
-    parts: list[str] = []
-    values: list[object] = []
-    # Words and numbers stand in the JSON as they are (yes and no do not: they are 1 and 0 here). To look for them there
-    # first spares most rows the reading of their JSON.
-    plain = value not in ("0", "1") and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None
-    for column in ("varied", "figures"):
-        first = f"instr({column}, ?) and " if plain else ""
-        parts.append(f"({first}cast(json_extract({column}, ?) as text) = ?)")
-        values += [*([value] if plain else []), path, value]
-    return f"({' or '.join(parts)})", values
-
-
-def _signed(number: int) -> int:
-    from windtunnel.studies.index import signed
-
-    return signed(number) or 0
-
-
-def _check_state(value: str) -> None:
-    from windtunnel.engine import nearest
-
-    known = ["queued", "running", "done", "refused", "failed", "interrupted"]
-    if value not in known:
-        near = nearest(value, known)
-        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
-        raise InputError(f"no such state: `{value}`\n\nhint: {hint}")
-
-
-def _one(store: Path, number: int) -> dict[str, Any]:
+def _one(store: Path, number: int, *, whole: bool = True) -> dict[str, Any]:
+    """A run by its number; if `whole`, one whose folder is there if it has one."""
     from windtunnel.studies.store import Store
 
     _there(store)
     with Store(store) as opened:
         rows = opened.rows("id = ?", (number,))
-    if not rows:
-        raise InputError(f"there is no run {number}\n\nhint: `windtunnel runs list` has their numbers")
-    return rows[0]
+        if not rows:
+            raise InputError(f"there is no run {number}\n\nhint: `windtunnel runs list` has their numbers")
+        (record,) = rows
+        if whole and record["folder"] is not None and not (store / record["folder"] / "summary.json").is_file():
+            opened.lose(number)
+            raise InputError(
+                f"the folder of run {number} is gone: `{store / record['folder']}`\n\n"
+                f"hint: what made it makes it again; `windtunnel runs rm {number}` takes it off the list"
+            )
+    return record

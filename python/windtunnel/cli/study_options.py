@@ -41,28 +41,28 @@ def size_bytes(text: str, where: str) -> int:
 
 
 def limits_of(
-    workers: int | None, seconds: float | None = None, memory_limit: str | None = None, memory: str | None = None
+    workers: int | None,
+    seconds: float | None = None,
+    memory_limit: str | None = None,
+    memory: str | None = None,
+    engine: str = "local",
 ) -> Limits:
-    """The limits that options ask for."""
+    """The limits that options ask for, and where they hold. Raises `InputError` for what cannot be."""
     from windtunnel.studies.runner import Limits
 
-    return Limits(
+    limits = Limits(
         workers=workers,
         seconds=seconds,
         memory_bytes=None if memory_limit is None else size_bytes(memory_limit, "--memory-limit"),
         together_bytes=None if memory is None else size_bytes(memory, "--memory"),
+        engine=engine,
     )
+    limits.check()
+    return limits
 
 
 def executor_of(engine: str, limits: Limits) -> Executor:
-    """Who runs points: processes of this machine, or a Ray cluster."""
-    where, _, address = engine.partition(":")
-    if where == "local" and not address:
-        from windtunnel.studies.local import LocalExecutor
+    """Who runs points within `limits`: processes of this machine, or a Ray cluster."""
+    from dataclasses import replace
 
-        return LocalExecutor(limits.workers)
-    if where == "ray":
-        from windtunnel.studies.on_ray import RayExecutor
-
-        return RayExecutor(address or None, limits.workers)
-    raise InputError(f"--engine: expected `local`, `ray` or `ray:ADDRESS`, found `{engine}`")
+    return replace(limits, engine=engine).executor()

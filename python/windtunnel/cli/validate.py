@@ -12,7 +12,7 @@ from rich.text import Text
 from windtunnel.cli.app import DONE, FAILED, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Commands, Option
-from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
+from windtunnel.cli.study_options import EngineOption, FreshOption, MemoryOption, WorkersOption, limits_of
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def validate(
     folder: Annotated[Path, Option("--out", metavar="DIR", help="Where rows (CSV) and page (HTML) go.")] = TARGET,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
     since: Annotated[
         Path | None,
@@ -72,10 +74,11 @@ def validate(
     _known([] if ablated is None else [ablated], (*MECHANISMS, EVERY), "mechanism")
 
     check_file(folder / "index.html", "--out")
+    limits = limits_of(workers, memory=memory, engine=engine)
     check_file(pin, "--pin")
     if ablated == EVERY:
         unheard = json or quick or since is not None or pin is not None or (write and bool(tables))
-        asked = {"data": data, "store": store, "limits": limits_of(workers), "fresh": fresh}
+        asked = {"data": data, "store": store, "limits": limits, "fresh": fresh}
         return _without_each(tables, folder, write=write, unheard=unheard, asked=asked)
     if ablated is not None and (write or pin is not None):
         raise InputError("`--without` predicts what no run gets\n\nhint: leave `--write` and `--pin` out")
@@ -91,7 +94,7 @@ def validate(
                 data=data,
                 quick=quick,
                 store=store,
-                limits=limits_of(workers),
+                limits=limits,
                 fresh=fresh,
                 progress=progress,
                 only=only,

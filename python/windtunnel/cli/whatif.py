@@ -12,11 +12,12 @@ from windtunnel.cli.app import DONE, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
-from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
+from windtunnel.cli.study_options import EngineOption, FreshOption, MemoryOption, WorkersOption, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windtunnel.studies.runner import Limits
     from windtunnel.whatif import Change, Means
 
 KEPT = "interrupted: the runs that were done are kept; the same command goes on"
@@ -72,6 +73,8 @@ def drain(
     ] = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -98,7 +101,7 @@ def drain(
                 tolerance=tolerance,
                 overrides=pairs,
                 store=store,
-                limits=limits_of(workers),
+                limits=limits_of(workers, memory=memory, engine=engine),
                 fresh=fresh,
                 done=None if json else progress.count,
             )
@@ -158,6 +161,8 @@ def fail(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -169,7 +174,8 @@ def fail(
     def ask(means: Means) -> Change:
         return asked.fail(scenario, part, at=at, lasts=lasts, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    limits = limits_of(workers, memory=memory, engine=engine)
+    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -181,6 +187,8 @@ def add(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -192,7 +200,8 @@ def add(
     def ask(means: Means) -> Change:
         return asked.add(scenario, hosts, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    limits = limits_of(workers, memory=memory, engine=engine)
+    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
 
 
 @app.command(name="set")
@@ -204,6 +213,8 @@ def set_key(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    engine: EngineOption = "local",
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -216,7 +227,8 @@ def set_key(
     def ask(means: Means) -> Change:
         return asked.change(scenario, changed, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    limits = limits_of(workers, memory=memory, engine=engine)
+    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
 
 
 def _changed(
@@ -225,7 +237,7 @@ def _changed(
     metrics: list[str] | None,
     *,
     fresh: bool,
-    workers: int | None,
+    limits: Limits,
     store: Path,
     as_json: bool,
 ) -> int:
@@ -236,7 +248,7 @@ def _changed(
 
     with study_progress(0) as progress:
         try:
-            found = ask(Means(seeds, tuple(metrics or ()), store, limits_of(workers), fresh=fresh, progress=progress))
+            found = ask(Means(seeds, tuple(metrics or ()), store, limits, fresh=fresh, progress=progress))
         except KeyboardInterrupt:
             talk().print(KEPT)
             return INTERRUPTED

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
+INDEX = "index.sqlite"
+"""What makes a folder of runs a store."""
+
 LONGEST_NAME = 255
 """Bytes of a file's name, on the file systems there are."""
 

@@ -28,6 +28,10 @@ class Task:
     """The result does not depend on them."""
     need_bytes: int = 0
     """Memory that it will take, as far as that can be told."""
+    most_s: float | None = None
+    """Wall time of its run, from its begin. Who runs it elsewhere keeps to this; on this machine the runner does."""
+    most_bytes: int | None = None
+    """Memory of its process, likewise."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,23 @@ class Death:
     """Whether the machine is gone and not the process alone: then the run had no part in it."""
 
 
+def over(seconds: float, used_bytes: int, most_s: float | None, most_bytes: int | None) -> str | None:
+    """What a run that has taken so much fails with; None if it may go on."""
+    if most_s is not None and seconds > most_s:
+        return f"took longer than {most_s:g} s"
+    if most_bytes is not None and used_bytes > most_bytes:
+        return f"took more than {most_bytes / 2**20:,.0f} MiB"
+    return None
+
+
 class Executor(Protocol):
     """Runs tasks. One thread uses it."""
 
     most: int
     """Runs at once, at most."""
     local: bool
-    """Whether runs take this machine's memory, which the runner then watches."""
+    """Whether runs take this machine's memory, which the runner then watches with their time; else the executor does
+    (`over`)."""
 
     def start(self, tasks: list[Task]) -> None:
         """Begins the first of `tasks`, and the others after it on the same worker."""
@@ -78,7 +92,7 @@ class Executor(Protocol):
         """What ended since the last call, waiting for it at most so long."""
 
     def running(self) -> Mapping[int, float]:
-        """Numbers of the tasks that run now, with the seconds for which they have."""
+        """Numbers of the tasks that run now, with the seconds for which they have; 0 of one whose process starts."""
 
     def used_bytes(self, number: int) -> int:
         """What the worker that runs `number` has in memory, 0 if unknown."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.results.manifest import manifest
 from windtunnel.results.owner import is_gone, owner
 from windtunnel.studies.index import signed
-from windtunnel.studies.recipe import content_key, engine_build, recipe
+from windtunnel.studies.recipe import build, content_key, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ class Written:
         )
         record["study"] = {
             "recipe": recipe(point), "meaning": meant, "content": content_key(meant, read), "inputs": read,
-            "build": engine_build(), "varied": point.varied, "tables": tables, "begun": self.begun,
+            "build": build(), "varied": point.varied, "tables": tables, "begun": self.begun,
         }  # fmt: skip
         for name, content in (
             ("summary.json", text.rstrip("\n") + "\n"),

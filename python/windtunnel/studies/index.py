@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.results.folder import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NAME = "index.sqlite"
+NAME = INDEX
 
-VERSION = 2
+VERSION = 3
 """Of the tables below. An index of an older version is made anew from the folders."""
 
 _SCHEMA = """
@@ -43,10 +44,15 @@ create table runs (
   owner text,
   begun real not null
 );
-create index runs_by_state on runs (state);
-create index runs_by_name on runs (name);
+create index runs_by_state on runs (state, begun);
+create index runs_by_name on runs (name, begun);
 create index runs_by_meaning on runs (meaning);
 create index runs_by_begun on runs (begun);
+create table keys (
+  name text not null,
+  kind text not null,
+  primary key (name, kind)
+) without rowid;
 create table studies (
   name text primary key,
   points blob not null,
@@ -69,7 +75,7 @@ INSERT = (
 """Lists a run, or renews what is known of it: its number stays."""
 
 
-_QUEUED = ("recipe", "windtunnel", "build", "seed", "fidelity", "varied", "owner", "begun")
+_QUEUED = ("recipe", "name", "windtunnel", "build", "seed", "fidelity", "varied", "owner", "begun")
 
 QUEUE = (
     f"insert into runs ({', '.join(_QUEUED)}, state) values ({', '.join('?' * len(_QUEUED))}, 'queued') "  # noqa: S608
@@ -78,6 +84,10 @@ QUEUE = (
     f"{', '.join(f'{column} = excluded.{column}' for column in (*_QUEUED[1:], 'state'))}"
 )
 """Lists a run that is to be run, of which no more is known; what was known of an earlier one is gone."""
+
+
+KEYS = "insert or ignore into keys (name, kind) values (?, ?)"
+"""Remembers that some run has such a key, `varied` or a `figure`: who looks for one need not read all rows for it."""
 
 
 def opened(root: Path) -> tuple[sqlite3.Connection, bool]:

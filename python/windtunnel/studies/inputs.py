@@ -1,7 +1,8 @@
 """The files that a run read: what decides a result beside its text.
 
 The engine remembers each file that it looks for and says its name, as the scenario has it, with the SHA-256 of its
-contents (`inputs` of the summary). Names count from the scenario's folder, or from that of a file that named them: the
+contents (`inputs` of the summary). Sheets that come with it are of its build, but for GPUs', whose files the bill
+reads too. Names count from the scenario's folder, or from that of a file that named them: the
 one of those places where the contents agree is kept. A name that fits nowhere, or a file that changed while the run
 went on, makes a result that is never served again.
 
@@ -33,6 +34,9 @@ UNKNOWN = "unknown"
 SHEETS = "data/"
 """Begin of the names of sheets that come with the engine."""
 
+PRICED = "data/gpus/"
+"""Begin of those that the bill reads from their files: what the engine has of them is of its build."""
+
 LONGEST = 1024
 """Characters of a text that may be the name of a file."""
 
@@ -45,10 +49,13 @@ def read_by(summary: Mapping[str, Any], base: Path, digests: Digests, before_ns:
 
     A file that was changed after `before_ns`, the time at which the run began, is unknown.
     """
+    from windtunnel.bill import sheet_digest
+
     found: dict[str, str] = {}
     folders = [Path()]
     left = [(str(one["name"]), str(one["sha256"])) for one in summary.get("inputs", [])]
-    left = [one for one in left if not _is_shipped(one[0], base)]
+    shipped = [name for name, _ in left if _is_shipped(name, base)]
+    left = [one for one in left if one[0] not in shipped]
     progress = True
     while left and progress:
         progress = False
@@ -65,6 +72,7 @@ def read_by(summary: Mapping[str, Any], base: Path, digests: Digests, before_ns:
         if name.startswith(SHEETS) and not (base / name).exists():
             continue
         found[name] = ABSENT if digest == ABSENT and not (base / name).exists() else UNKNOWN
+    found |= {name: sheet_digest(name.removeprefix(PRICED)) or ABSENT for name in shipped if name.startswith(PRICED)}
     return sorted(found.items())
 
 
@@ -83,7 +91,16 @@ def _older(path: Path, before_ns: int) -> bool:
 
 def unchanged(inputs: Sequence[Sequence[str]], base: Path, digests: Digests) -> bool:
     """Whether all of `inputs` are as they were."""
-    return all((digests.of(base / name) or ABSENT) == digest for name, digest in inputs)
+    return all((_digest(name, base, digests) or ABSENT) == digest for name, digest in inputs)
+
+
+def _digest(name: str, base: Path, digests: Digests) -> str | None:
+    if not name.startswith(PRICED) or not _is_shipped(name, base):
+        return digests.of(base / name)
+    from windtunnel.bill import sheet_path
+
+    path = sheet_path(name.removeprefix(PRICED))
+    return None if path is None else digests.of(path)
 
 
 def named(source: Source, overrides: Sequence[tuple[str, str]]) -> list[Path]:

@@ -50,6 +50,7 @@ class _Worker:
     tasks: deque[Task] = field(default_factory=deque)
     """Those that are not answered, in the order in which they are run."""
     since: float = 0.0
+    """When it began the first of them, or was ready for it."""
     ready: bool = False
     """Whether it has started, which it says by an empty list of answers."""
 
@@ -185,9 +186,9 @@ class LocalExecutor:
         worker.process.wait()
 
     def running(self) -> dict[int, float]:
-        """Numbers of the tasks that run now, with the seconds for which they have."""
+        """Numbers of the tasks that run now, with the seconds for which they have; 0 of one whose process starts."""
         now = time.monotonic()
-        return {worker.tasks[0].number: now - worker.since for worker in self._workers if worker.tasks}
+        return {w.tasks[0].number: now - w.since if w.ready else 0.0 for w in self._workers if w.tasks}
 
     def used_bytes(self, number: int) -> int:
         """What the process that runs `number` has in memory."""

@@ -3,6 +3,9 @@
 A task takes along its scenario and the files that this names; its folder comes back as bytes, and is placed in the
 store by the process that asked. Nodes share nothing but the cluster: each has Windtunnel, of the same build. A file of
 an absolute path does not travel; it must be the same at the same place on every node.
+
+A run that has a limit of time or memory is run by a process beside the task's, which is ended where it takes more: what
+waits in Ray's queue, or for a process to start, has taken nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
-from windtunnel.studies.executor import Answer, Death, Task
+from windtunnel.studies.executor import Answer, Death, Task, over
 from windtunnel.studies.inputs import named
-from windtunnel.studies.recipe import Digests, engine_build
+from windtunnel.studies.recipe import Digests, build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Files = dict[str, bytes]
 """Contents by path, relative to a folder, with `/` between its parts."""
+
+TICK = 0.1
+"""Seconds between two looks at a run that has limits."""
 
 RENEW_S = 5.0
 """Seconds after which the size of the cluster is asked for again: nodes come and go."""
@@ -72,7 +78,7 @@ class RayExecutor:
         bundles = [self._bundle(task) for task in tasks]
         # Ray keeps a node from taking more than its memory; a need that no node meets would wait for ever.
         need = min(max(task.need_bytes for task in tasks), int(0.9 * self._largest))
-        reference = self._remote.options(memory=need).remote(travelling, engine_build(), bundles)
+        reference = self._remote.options(memory=need).remote(travelling, build(), bundles)
         self._tasks[reference] = tasks
         self._since[reference] = time.monotonic()
 
@@ -108,19 +114,19 @@ class RayExecutor:
         tasks = self._tasks.pop(reference)
         del self._since[reference]
         try:
-            answers: list[tuple[Answer, Files]] = self._ray.get(reference)
+            answers: list[tuple[Answer | Death, Files]] = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             behind = tuple(task.number for task in tasks[1:])
             alone = isinstance(error, (self._ray.exceptions.OutOfMemoryError, self._ray.exceptions.WorkerCrashedError))
             how = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             return [Death(tasks[0].number, how, behind, machine=not alone)]
         for task, (answer, files) in zip(tasks, answers, strict=True):
-            if answer.state == "done":
+            if isinstance(answer, Answer) and answer.state == "done":
                 placed(task.place, files)
         return [answer for answer, _ in answers]
 
     def running(self) -> Mapping[int, float]:
-        """Numbers of the tasks that run now, with the seconds for which they have."""
+        """Numbers of the tasks that are with Ray, with the seconds for which they have been, in its queue too."""
         now = time.monotonic()
         return {tasks[0].number: now - self._since[reference] for reference, tasks in self._tasks.items()}
 
@@ -146,12 +152,12 @@ class RayExecutor:
             self._ray.shutdown()
 
 
-def perform_all(tasks: list[Task], build: str, bundles: list[Any]) -> list[tuple[Answer, Files]]:
+def perform_all(tasks: list[Task], known: str, bundles: list[Any]) -> list[tuple[Answer | Death, Files]]:
     """On a node: runs tasks one after the other; each answer comes with the files of its folder."""
     ray: Any = import_module("ray")
-    found = []
+    found: list[tuple[Answer | Death, Files]] = []
     for task, bundle in zip(tasks, bundles, strict=True):
-        if engine_build() != build:
+        if build() != known:
             message = f"`{socket.gethostname()}` has another build of Windtunnel"
             found.append((Answer(task.number, "failed", None, message, 0.0, 0.0), Files()))
         else:
@@ -159,16 +165,38 @@ def perform_all(tasks: list[Task], build: str, bundles: list[Any]) -> list[tuple
     return found
 
 
-def _perform(task: Task, files: Files) -> tuple[Answer, Files]:
+def _perform(task: Task, files: Files) -> tuple[Answer | Death, Files]:
     from windtunnel.studies.worker import known_digests, perform
 
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as made:
         base = _unpacked(files, Path(made) / "files")
         place = Path(made) / "store" / "points" / "place"
         source = replace(task.point.source, base=base)
-        answer = perform(replace(task, place=place, point=replace(task.point, source=source)), known_digests())
-        left = [path for path in place.rglob("*") if path.is_file()] if answer.state == "done" else []
+        given = replace(task, place=place, point=replace(task.point, source=source))
+        limited = task.most_s is not None or task.most_bytes is not None
+        answer = _watched(given) if limited else perform(given, known_digests())
+        done = isinstance(answer, Answer) and answer.state == "done"
+        left = [path for path in place.rglob("*") if path.is_file()] if done else []
         return answer, {path.relative_to(place).as_posix(): path.read_bytes() for path in left}
+
+
+def _watched(task: Task) -> Answer | Death:
+    """Runs a task in a process of its own, which is kept for the next one, and ends one that goes beyond its limits."""
+    from windtunnel.studies.local import LocalExecutor
+
+    executor = LocalExecutor(1)
+    try:
+        executor.start([task])
+        while True:
+            found = executor.wait(TICK)
+            if found:
+                return found[0]
+            seconds = executor.running()[task.number]
+            message = over(seconds, executor.used_bytes(task.number), task.most_s, task.most_bytes)
+            if message is not None:
+                return Answer(task.number, "failed", None, message, seconds, 0.0)
+    finally:
+        executor.close()
 
 
 def _unpacked(files: Files, root: Path) -> Path:

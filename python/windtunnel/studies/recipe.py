@@ -1,10 +1,10 @@
 """What decides the bytes of a result, as keys: equal keys, equal results.
 
 Three keys, each a hash. The *recipe* is of what is at hand before a run: the scenario's text, overrides, seed,
-fidelity, options and the engine's build; never time, place or threads. The *meaning* is the same with the resolved tree
-in place of the text, so that two texts that mean the same share it. The *content key* is the meaning with the digests
-of all files that the run read (`inputs.py`). A stored result is served to an equal recipe or meaning when each of those
-files still has its digest.
+fidelity, options and the build of engine and bill; never time, place or threads. The *meaning* is the same with the
+resolved tree in place of the text, so that two texts that mean the same share it. The *content key* is the meaning with
+the digests of all files that the run read (`inputs.py`). A stored result is served to an equal recipe or meaning when
+each of those files still has its digest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windtunnel.studies.point import Point
+
+
+PARTS = ("bill.py", "policies.py")
+"""This package's files that have a part in a result: they add to a summary, or make what the engine is told."""
+
+
+@cache
+def build() -> str:
+    """Digest of all code that decides the bytes of a result: the engine's own file, and `PARTS`."""
+    package = Path(__file__).resolve().parents[1]
+    return _hash([engine_build(), *(file_digest(package / name) for name in PARTS)])
 
 
 @cache
@@ -50,7 +61,7 @@ def _text_digest(text: str) -> str:
 def _options(point: Point) -> list[object]:
     files = [(name, _text_digest(text)) for name, text in sorted(point.files)]
     policies = [(what, name.rpartition(":")[2], _policy_digest(name)) for what, name in point.policies]
-    return [engine_build(), point.seed, point.fidelity, point.full, point.explain, files, policies]
+    return [build(), point.seed, point.fidelity, point.full, point.explain, files, policies]
 
 
 def _policy_digest(name: str) -> str | None:

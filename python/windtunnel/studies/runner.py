@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from windtunnel.engine import InputError
 from windtunnel.studies import memory
-from windtunnel.studies.executor import Answer, Death, Executor, Task
+from windtunnel.studies.executor import Answer, Death, Executor, Task, over
 from windtunnel.studies.point import Outcome, Point, first_line
 from windtunnel.studies.recipe import recipe
 from windtunnel.studies.store import Ended, is_full
@@ -52,7 +52,32 @@ class Limits:
     threads: int | None = None
     """Of each run; one, or as many as leave no core idle where there are fewer runs than cores, if None."""
     together_bytes: int | None = None
-    """Memory that all runs may take together; most of what is free if None."""
+    """Memory that all runs may take together; most of what is free if None. Of runs on this machine alone."""
+    engine: str = "local"
+    """Where they are run: `local`, `ray` or `ray:ADDRESS`."""
+
+    def executor(self) -> Executor:
+        """Who runs them: processes of this machine, or a Ray cluster. Raises `InputError` as `check` does."""
+        self.check()
+        if self.engine == "local":
+            from windtunnel.studies.local import LocalExecutor
+
+            return LocalExecutor(self.workers)
+        from windtunnel.studies.on_ray import RayExecutor
+
+        return RayExecutor(self.engine.partition(":")[2] or None, self.workers)
+
+    def check(self) -> None:
+        """Raises `InputError` where `engine` is none, or what is asked cannot be kept there."""
+        if self.engine == "local":
+            return
+        if self.engine.partition(":")[0] != "ray":
+            raise InputError(f"--engine: expected `local`, `ray` or `ray:ADDRESS`, found `{self.engine}`")
+        if self.together_bytes is not None:
+            raise InputError(
+                "--memory: Ray keeps runs apart by the memory of its machines\n\n"
+                "hint: `ray start --memory BYTES` says what a machine gives, and `--memory-limit` bounds each run"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,15 +132,13 @@ def run_points(
 ) -> Iterator[Outcome]:
     """Outcomes of `points`, in their order, each as soon as all before it are known.
 
-    `fresh` runs what is stored anew, `tables` keeps the tables of each run. `executor` runs them: processes of this
-    machine if None. Raises `InputError` when the store cannot take more; what was done by then is kept.
+    `fresh` runs what is stored anew, `tables` keeps the tables of each run. `executor` runs them: that of `limits` if
+    None. Raises `InputError` when the store cannot take more; what was done by then is kept.
     """
     limits = limits or Limits()
-    if executor is None:
-        from windtunnel.studies.local import LocalExecutor
-
-        executor = LocalExecutor(limits.workers)
-    runner = _Runner(points, store, limits, executor, fresh=fresh, tables=tables, progress=progress)
+    runner = _Runner(
+        points, store, limits, executor or limits.executor(), fresh=fresh, tables=tables, progress=progress
+    )
     try:
         yield from runner.outcomes()
     finally:
@@ -244,6 +267,8 @@ class _Runner:
                     self.tables,
                     self.threads,
                     self.room.need(self._estimate(number)),
+                    self.limits.seconds,
+                    self.limits.memory_bytes,
                 )
                 for number, point in zip(numbers, points, strict=True)
             ]
@@ -323,18 +348,16 @@ class _Runner:
 
     def _look(self) -> None:
         """Ends runs that take too long or too much, and the youngest where memory runs out."""
+        if not self.executor.local:
+            return
         used: dict[int, int] = {}
         running = self.executor.running()
         for number, seconds in running.items():
-            if self.limits.seconds is not None and seconds > self.limits.seconds:
-                self._dismiss(number, f"took longer than {self.limits.seconds:g} s", seconds)
-                continue
-            if not self.executor.local:
-                continue
             used[number] = self.executor.used_bytes(number)
-            if self.limits.memory_bytes is not None and used[number] > self.limits.memory_bytes:
-                self._dismiss(number, f"took more than {self.limits.memory_bytes / 2**20:,.0f} MiB", seconds)
+            message = over(seconds, used[number], self.limits.seconds, self.limits.memory_bytes)
+            if message is not None:
                 del used[number]
+                self._dismiss(number, message, seconds)
                 continue
             self.room.grow(self._estimate(number), used[number] - memory.INTERPRETER)
         self._give_way(used, running)

@@ -19,28 +19,29 @@ import json
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.engine import InputError
-from windtunnel.results.owner import is_gone, owner
-from windtunnel.studies import folders, index
+from windtunnel.results.owner import owner
+from windtunnel.studies import folders, index, listing
 from windtunnel.studies.inputs import unchanged
+from windtunnel.studies.listing import ATTEMPT, BY_NAME
 from windtunnel.studies.point import Outcome, first_line
-from windtunnel.studies.recipe import Digests, content_key, engine_build, meaning, recipe
+from windtunnel.studies.recipe import Digests, build, content_key, meaning, recipe
+from windtunnel.studies.said import said
 from windtunnel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from windtunnel.studies.executor import Answer
-    from windtunnel.studies.point import Point
+    from windtunnel.studies.filters import Asked
+    from windtunnel.studies.point import Point, State
 
 POINTS = "points"
 """Folder of the runs of studies, by recipe; runs by name lie beside it."""
-
-BY_NAME = "folder "
-"""Begin of what stands for the recipe of a run by name."""
 
 STAMP = 8
 """Bytes of a recipe by which a study remembers its points."""
@@ -63,6 +64,7 @@ class Store:
             raise InputError(f"cannot use `{root}` as a store: {error.strerror}") from None
         self._digests = Digests()
         self._owner = owner()
+        self._known: set[tuple[str, str]] = set()
         self._db, fresh = index.opened(root)
         if fresh:
             self._fill()
@@ -93,7 +95,7 @@ class Store:
 
     def find_all(self, points: Sequence[Point], *, tables: bool = False) -> Iterator[Outcome | None]:
         """`find` of each, in order."""
-        (others,) = self._db.execute("select count(*) from runs where build = ?", (engine_build(),)).fetchone()
+        (others,) = self._db.execute("select count(*) from runs where build = ?", (build(),)).fetchone()
         for point in points:
             key = recipe(point)
             found = self._served(point, "recipe", key, tables=tables) or self._adopted(point, key, tables=tables)
@@ -145,20 +147,23 @@ class Store:
         if row is None:
             return None
         with index.writing(self._db):
-            self._db.execute(index.INSERT, row)
+            self._insert([row])
         return self._served(point, "recipe", key, tables=tables)
 
     def queue(self, points: Sequence[Point]) -> None:
         """Notes that this process is going to run `points`."""
         self.sweep()
-        now, build = time.time(), engine_build()
-        rows = [
-            (recipe(point), __version__, build, index.signed(point.seed), point.fidelity, json.dumps(point.varied),
-             self._owner, now)
-            for point in points
-        ]  # fmt: skip
+        now, code = time.time(), build()
+        rows = []
+        for point in points:
+            own = said(point)
+            rows.append(
+                (recipe(point), own["name"], __version__, code, index.signed(own["seed"]), own["fidelity"],
+                 json.dumps(point.varied), self._owner, now)
+            )  # fmt: skip
         with index.writing(self._db):
             self._db.executemany(index.QUEUE, rows)
+            self._know("varied", (point.varied for point in points))
 
     def note(self, begun: Sequence[Point], ended: Sequence[Ended], *, tables: bool = False) -> None:
         """Notes runs that have begun, and what became of those that ended, whose folders (with tables?) are there."""
@@ -168,7 +173,14 @@ class Store:
                 "update runs set state = 'running', owner = ?, begun = ? where recipe = ?",
                 [(self._owner, now, recipe(point)) for point in begun],
             )
-            self._db.executemany(index.INSERT, [self._row(*one, tables=tables) for one in ended])
+            self._insert([self._row(*one, tables=tables) for one in ended])
+
+    def _know(self, kind: str, records: Iterable[Mapping[str, object]]) -> None:
+        """Remembers keys that are new to this process."""
+        new = {(key, kind) for record in records for key in record} - self._known
+        if new:
+            self._db.executemany(index.KEYS, sorted(new))
+            self._known |= new
 
     def forget(self, points: Sequence[Point]) -> None:
         """Takes out the rows of `points` that this process queued or began: their runs were cut off."""
@@ -202,41 +214,43 @@ class Store:
 
     def rows(self, where: str = "", values: tuple[object, ...] = (), limit: int | None = None) -> list[dict[str, Any]]:
         """Runs as records, the newest first; `where` is a condition on columns with `?` for `values`."""
-        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
-            return []  # no column holds such a number
-        columns = (
-            "id, recipe, name, content, windtunnel, build, seed, fidelity, varied, figures, state, message, wall_s, "
-            "cpu_s, peak_bytes, folder, owner, begun"
-        )
-        text = f"select {columns} from runs {f'where {where}' if where else ''} order by begun desc, id desc"  # noqa: S608
-        if limit is not None:
-            text += f" limit {int(limit)}"
-        names = columns.split(", ")
-        found = [dict(zip(names, row, strict=True)) for row in self._db.execute(text, values)]
-        for record in found:
-            record["varied"] = json.loads(record["varied"])
-            record["figures"] = json.loads(record["figures"] or "{}")
-            record["by_name"] = record.pop("recipe").startswith(BY_NAME)
-            record["seed"] = index.unsigned(record["seed"])
-            if record["state"] in ("queued", "running") and is_gone(record["owner"] or ""):
-                record["state"] = "interrupted"
-        return found
+        return list(listing.records(self._db, where, values, limit))
+
+    def listed(self, what: Asked, limit: int | None = None) -> list[dict[str, Any]]:
+        """As `rows`, of those that a filter asks for."""
+        return list(listing.records(self._db, what.where, what.values, limit, what.state))
+
+    def listed_json(self, what: Asked, limit: int | None = None) -> str:
+        """As `listed`, as a JSON list."""
+        return listing.json_text(self._db, what.where, what.values, limit, what.state)
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Keys that were varied in some run and figures of some run, each with its kind, `varied` or `figure`."""
+        return list(self._db.execute("select name, kind from keys order by name"))
+
+    def lose(self, number: int) -> None:
+        """Notes that the folder of run `number` is gone."""
+        with index.writing(self._db):
+            self._db.execute(
+                "update runs set state = 'interrupted', message = 'its folder is gone', folder = null where id = ?",
+                (number,),
+            )
 
     def remove(self, ids: Sequence[int]) -> int:
         """Removes runs and their folders; returns how many there were."""
         import shutil
 
         count = 0
-        for i in ids:
-            found = self._db.execute("select folder from runs where id = ?", (i,)).fetchone()
-            if found is None:
-                continue
-            if found[0] is not None and (self.root / found[0]).resolve().is_relative_to(self.root.resolve()):
-                # The folder first: a row without one is put right by the next who asks, a folder without one stays.
-                shutil.rmtree(self.root / found[0], ignore_errors=True)
+        for begin in range(0, len(ids), 256):
+            some = [(i,) for i in ids[begin : begin + 256]]
+            for one in some:
+                found = self._db.execute("select folder from runs where id = ?", one).fetchone()
+                count += found is not None
+                if found and found[0] and (self.root / found[0]).resolve().is_relative_to(self.root.resolve()):
+                    # The folder first: a row without one is put right by who asks, a folder without one stays.
+                    shutil.rmtree(self.root / found[0], ignore_errors=True)
             with index.writing(self._db):
-                self._db.execute("delete from runs where id = ?", (i,))
-            count += 1
+                self._db.executemany("delete from runs where id = ?", some)
         return count
 
     def add(self, folder: Path) -> None:
@@ -244,7 +258,24 @@ class Store:
         row = self._row_of(folder)
         if row is not None:
             with index.writing(self._db):
-                self._db.execute(index.INSERT, row)
+                self._insert([row])
+                self._db.execute("delete from runs where recipe = ?", (f"{ATTEMPT}{folder.name}",))
+
+    def add_failure(self, place: str, point: Point, state: State, message: str, begun: float, wall_s: float) -> None:
+        """Lists a run by name that has no folder, which would be called `place`, until one has."""
+        own = said(point)
+        row = index.row(
+            **{**own, "seed": index.signed(own["seed"])}, recipe=f"{ATTEMPT}{place}", windtunnel=__version__,
+            build=build(), state=state, message=first_line(message), wall_s=wall_s, begun=begun,
+        )  # fmt: skip
+        with index.writing(self._db):
+            self._insert([row])
+
+    def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
+        self._db.executemany(index.INSERT, rows)
+        for kind, column in (("varied", "varied"), ("figure", "figures")):
+            at = index.COLUMNS.index(column)
+            self._know(kind, (json.loads(str(row[at] or "{}")) for row in rows))
 
     def rebuild(self) -> int:
         """Makes the index anew from the folders; returns how many runs it then lists."""
@@ -258,11 +289,11 @@ class Store:
         """Lists the folders of finished runs."""
         rows = [row for folder in folders.finished(self.root) if (row := self._row_of(folder)) is not None]
         with index.writing(self._db):
-            self._db.executemany(index.INSERT, rows)
+            self._insert(rows)
 
     def _row(self, point: Point, answer: Answer, *, tables: bool) -> tuple[object, ...]:
         key = recipe(point)
-        given: dict[str, Any] = {"seed": index.signed(point.seed), "fidelity": point.fidelity}
+        given: dict[str, Any]
         if answer.state == "done":
             given = {
                 **answer.listed,
@@ -271,8 +302,11 @@ class Store:
                 "folder": _place(key),
                 "tables": int(tables),
             }
+        else:
+            given = said(point)
+            given["seed"] = index.signed(given["seed"])
         return index.row(
-            recipe=key, windtunnel=__version__, build=engine_build(), varied=point.varied,
+            recipe=key, windtunnel=__version__, build=build(), varied=point.varied,
             inputs=answer.inputs, state=answer.state, message=first_line(answer.message), wall_s=answer.wall_s,
             cpu_s=answer.cpu_s,
             begun=answer.begun or time.time(), **given,
@@ -319,6 +353,14 @@ def list_run(folder: Path, *, anyway: bool) -> str | None:
     except (InputError, sqlite3.Error, OSError) as error:
         return f"`{folder}` is not listed: {str(error).partition(chr(10))[0]}"
     return None
+
+
+def list_failure(root: Path, place: str, point: Point, state: State, message: str, begun: float, wall_s: float) -> None:
+    """Lists a run by name that was refused or failed, in a store that is there. What hinders that is not told."""
+    if not (root / index.NAME).is_file():
+        return
+    with suppress(InputError, sqlite3.Error, OSError), Store(root) as store:
+        store.add_failure(place, point, state, message, begun, wall_s)
 
 
 def is_full(error: sqlite3.Error) -> bool:

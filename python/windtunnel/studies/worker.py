@@ -107,11 +107,11 @@ def _may_wait(task: Task) -> bool:
 
 def _import() -> None:
     """What every run needs, so that no run's time has it."""
-    from windtunnel import engine
+    from windtunnel import bill, engine
     from windtunnel.studies import folders, inputs, recipe
 
-    _ = engine, folders, inputs
-    recipe.engine_build()
+    _ = bill, engine, folders, inputs
+    recipe.build()
 
 
 @cache

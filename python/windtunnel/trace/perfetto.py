@@ -21,16 +21,24 @@ _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-def _digits(value: int, *, more: bool) -> bytes:
-    """A number below 2^14 in base 128, low digits first; `more` digits follow."""
-    high = value >> 7
-    if not more and not high:
-        return bytes((value,))
-    return bytes((value & 0x7F | 0x80, high | 0x80 if more else high))
+class _Last(dict[int, bytes]):
+    """Numbers below 2^14 in base 128, low digits first, each worked out when it is first asked for."""
+
+    def __missing__(self, value: int) -> bytes:
+        high = value >> 7
+        found = self[value] = bytes((value & 0x7F | 0x80, high)) if high else bytes((value,))
+        return found
 
 
-_LAST = [_digits(value, more=False) for value in range(1 << 14)]
-_NOT_LAST = [_digits(value, more=True) for value in range(1 << 14)]
+class _NotLast(dict[int, bytes]):
+    """The same where more digits follow."""
+
+    def __missing__(self, value: int) -> bytes:
+        found = self[value] = bytes((value & 0x7F | 0x80, value >> 7 | 0x80))
+        return found
+
+
+_LAST, _NOT_LAST = _Last(), _NotLast()
 
 
 def varint(value: int) -> bytes:
