@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KEPT = "interrupted: the runs that were done are kept; the same command goes on"
 
+AGREE = "all seeds agree, so there is no interval; what is drawn seldom needs more of them: `--seeds`"
+
 ScenarioArgument = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
 SeedsOption = Annotated[int, Option("--seeds", min=2, help="Runs of each side, with as many seeds.")]
 MetricOption = Annotated[
@@ -142,6 +144,8 @@ def drain(
             "`--window '1 d'` says how much hangs on the instant",
             markup=False,
         )
+    elif all(option.interval is None for option in found.options):
+        talk().print(AGREE, markup=False)
     return DONE
 
 
@@ -261,4 +265,6 @@ def _changed(
     out().print(table)
     runs = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else "nothing is drawn: 1 run each"
     out().print(f"{found.what}; {runs}", markup=False, soft_wrap=True)
+    if len(found.seeds) > 1 and all(one.interval is None for one in found.differences):
+        talk().print(AGREE, markup=False)
     return DONE

@@ -2,7 +2,7 @@
 
 What is drawn is drawn alike on both sides (a component fails when it does), so the difference of two runs of a seed is
 the change and what follows from it. Its mean over the seeds has a 95% interval by Student's t. Where nothing is drawn
-all seeds are one run; then each side is run once, and there is no interval.
+(`draws` looks) all seeds are one run; then each side is run once, and there is no interval.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from windtunnel.studies.ask import failure, opened, summaries
 from windtunnel.studies.point import Point
 from windtunnel.studies.rows import figures, metric
 from windtunnel.whatif.drain import seconds
+from windtunnel.whatif.draws import reads_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,7 @@ class Difference:
     difference: float
     """Mean of after less before, seed by seed."""
     interval: tuple[float, float] | None
-    """95% interval of that mean; None where nothing is drawn."""
+    """95% interval of that mean; None where nothing is drawn, or all draws agree."""
     by_seed: tuple[float, ...]
 
     @property
@@ -110,12 +111,15 @@ def change(
     source = read_source(scenario)
     before = _pairs(overrides or {})
     after = [*before, *_pairs(keys)]
-    first = _tree(source, before).get("seed")
-    numbers = range(first if isinstance(first, int) else 0, (first if isinstance(first, int) else 0) + means.seeds)
+    trees = [_tree(source, side) for side in (before, after)]
+    seed = trees[0].get("seed")
+    first = seed if isinstance(seed, int) else 0
+    numbers = range(first, first + means.seeds)
     with opened(means.store) as store:
         found = _both(source, before, after, numbers[:2], store, means)
         metrics = means.metrics or _shared(found)
-        drawn = any(_figures(side[0], metrics) != _figures(side[1], metrics) for side in found)
+        differ = any(_figures(side[0], metrics) != _figures(side[1], metrics) for side in found)
+        drawn = differ or any(reads_seed(tree) for tree in trees)
         if drawn and len(numbers) > 2:
             rest = _both(source, before, after, numbers[2:], store, means)
             found = tuple([*one, *more] for one, more in zip(found, rest, strict=True))
@@ -239,7 +243,8 @@ def _difference(path: str, before: list[dict[str, float]], after: list[dict[str,
     by_seed = [b[path] - a[path] for a, b in zip(before, after, strict=True)]
     mean = fmean(by_seed)
     interval = None
-    if len(by_seed) > 1:
+    # A few draws that agree say nothing of how far others may be.
+    if len(set(by_seed)) > 1:
         half = quantile((1 + LEVEL) / 2, len(by_seed) - 1) * stdev(by_seed) / math.sqrt(len(by_seed))
         interval = (mean - half, mean + half)
     here, there = (fmean(one[path] for one in side) for side in (before, after))

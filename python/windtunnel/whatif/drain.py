@@ -5,8 +5,8 @@ several seeds. Seeds are common to all: a component fails when it does whatever 
 runs of a seed is the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later
 each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
 
-Of a log or a list of jobs where nothing fails all seeds are one run: there is nothing to be unsure of but when the
-drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
+Of a log or a list of jobs where nothing fails all seeds are one run (`draws` looks whether that can be said): there is
+nothing to be unsure of but when the drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
 each seed, the same for all, and the interval is that of the mean over instants of the window.
 """
 
@@ -27,6 +27,7 @@ from windtunnel.student import cdf, quantile
 from windtunnel.studies.ask import failure, opened
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import run_points
+from windtunnel.whatif.draws import reads_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +86,7 @@ class Drain:
     seeds: tuple[int, ...]
     """Those that were run; one where nothing is drawn."""
     drawn: bool
-    """Whether runs of two seeds differ without the drain: faults, or jobs that are drawn."""
+    """Whether runs may hang on their seed without the drain: by faults, or jobs that are drawn."""
     window_s: float
     """In which the drain begins at a drawn instant; 0: it begins when it is said to."""
     options: tuple[Option, ...]
@@ -139,14 +140,18 @@ def drain(
     if seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {seeds}: one run shows no spread")
     source = read_source(scenario)
-    planned, first = _written(source, overrides or {})
+    root = _written(source, overrides or {})
+    cluster, first = root.get("cluster"), root.get("seed")
+    planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
+    planned = planned if isinstance(planned, list) else []
+    first = first if isinstance(first, int) else 0
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
     pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
     with opened(store) as kept:
         runs = _Runs(source, pairs, kept, limits, fresh, done)
         base = runs.taken([(seed, {}) for seed in numbers[:2]], expected=(3 + len(begins)) * seeds)
-        drawn = not base[0].same(base[1])
+        drawn = reads_seed(root) or not base[0].same(base[1])
         if not drawn:
             numbers = numbers if span > 0 else numbers[:1]
         # The same part of the window for all options, so that they can be compared.
@@ -192,15 +197,11 @@ def drain(
     )
 
 
-def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[object], int]:
-    """Maintenance and seed of a scenario with its overrides. What is wrong with it, the engine says."""
+def _written(source: Source, overrides: Mapping[str, object]) -> dict[str, Any]:
+    """A scenario with its overrides. What is wrong with it, the engine says."""
     pairs = [(path, override_text(value)) for path, value in overrides.items()]
     root = json.loads(engine.scenario_tree(source.text, source.name, pairs))
-    root = root if isinstance(root, dict) else {}
-    cluster = root.get("cluster")
-    planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
-    seed = root.get("seed")
-    return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
+    return root if isinstance(root, dict) else {}
 
 
 _Asked = tuple[int, dict[str, object]]
