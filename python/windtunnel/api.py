@@ -18,7 +18,7 @@ from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result
 from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
-from windtunnel.results.journal import journal_of, request_text, unfinished
+from windtunnel.results.journal import journal_of, kept_if_of_use, request_text, unfinished
 from windtunnel.results.manifest import manifest
 from windtunnel.source import Source, override_text, read_source
 
@@ -165,6 +165,7 @@ def run_source(
         final = target or (parent / name if name else None)
         kept = journal_of(final) if final is not None and (journal or going_on) else None
         interrupts.journal = kept
+        folder.enter_context(kept_if_of_use(kept))
         if final is not None and going_on:
             given["resume"] = str(kept)
         elif final is not None and journal:
@@ -181,7 +182,9 @@ def run_source(
                 if kept is not None and not going_on:
                     kept.unlink(missing_ok=True)
                 raise
-            tell(0.0, 0.0, 0, WRITING)
+            # Who has raised is not called again.
+            if interrupts.raised is None:
+                tell(0.0, 0.0, 0, WRITING)
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised
