@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.engine import InputError
-from windtunnel.source import override_text, read_source
+from windtunnel.given import override_pairs
+from windtunnel.source import read_source
 from windtunnel.studies.design import axis
 from windtunnel.studies.rows import DEFAULT_METRICS, rows
 from windtunnel.studies.runner import Limits, run_points
@@ -85,7 +86,7 @@ def layouts(
         zero=None if zero is None else tuple(zero),
         recompute=None if recompute is None else tuple(recompute),
     )
-    asked = read_job(read_source(scenario), _pairs(overrides), job, gpus)
+    asked = read_job(read_source(scenario), override_pairs(overrides), job, gpus)
     with _opened(store) as opened:
         found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers=workers))
     return pl.DataFrame([row.record() for row in found], infer_schema_length=None)
@@ -117,11 +118,13 @@ def _study(
         study = Study.read(Path(scenario))
         from dataclasses import replace  # noqa: PLC0415
 
-        return replace(study, overrides=(*study.overrides, *_pairs(overrides))), study.metrics or tuple(metrics)
+        return replace(study, overrides=(*study.overrides, *override_pairs(overrides))), study.metrics or tuple(metrics)
     source = read_source(scenario)
     axes = tuple(axis(key, _values(values), f"vary[{key!r}]") for key, values in vary.items())
     name = Path(source.name).stem if source.name != "<scenario>" else "sweep"
-    study = Study(name, source, tuple(_pairs(overrides)), axes, seeds=seeds, metrics=tuple(metrics), fidelity=fidelity)
+    study = Study(
+        name, source, tuple(override_pairs(overrides)), axes, seeds=seeds, metrics=tuple(metrics), fidelity=fidelity
+    )
     return study, tuple(metrics)
 
 
@@ -132,7 +135,3 @@ def _values(values: Any) -> object:  # noqa: ANN401
     listed = getattr(values, "tolist", None)
     found = list(values) if listed is None else listed()
     return [value.item() if hasattr(value, "item") else value for value in found]
-
-
-def _pairs(overrides: Mapping[str, object] | None) -> list[tuple[str, str]]:
-    return [(path, override_text(value)) for path, value in (overrides or {}).items()]

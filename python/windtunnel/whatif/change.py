@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError
+from windtunnel.given import override_pairs
 from windtunnel.results.folder import write_beside
 from windtunnel.source import override_text, read_source
 from windtunnel.student import quantile
@@ -109,8 +110,8 @@ def change(
     if means.seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {means.seeds}: one run shows no spread")
     source = read_source(scenario)
-    before = _pairs(overrides or {})
-    after = [*before, *_pairs(keys)]
+    before = override_pairs(overrides)
+    after = [*before, *override_pairs(keys)]
     trees = [_tree(source, side) for side in (before, after)]
     seed = trees[0].get("seed")
     first = seed if isinstance(seed, int) else 0
@@ -147,7 +148,7 @@ def fail(
     if (at is None) != (lasts is None):
         raise InputError("expected `--at` and `--for` together, found one of them")
     source = read_source(scenario)
-    tree = _tree(source, _pairs(overrides or {}))
+    tree = _tree(source, override_pairs(overrides))
     if at is None or lasts is None:
         failed = _list(tree, "topology", "failed")
         return change(
@@ -175,7 +176,7 @@ def add(
     means: Means | None = None,
 ) -> Change:
     """What so many hosts more do, or fewer where negative."""
-    tree = _tree(read_source(scenario), _pairs(overrides or {}))
+    tree = _tree(read_source(scenario), override_pairs(overrides))
     topology = tree.get("topology")
     present = topology.get("hosts") if isinstance(topology, dict) else None
     if not isinstance(present, int) or isinstance(present, bool):
@@ -184,10 +185,6 @@ def add(
         raise InputError(f"expected hosts to remain, found {present} and {hosts} to add")
     said = f"{hosts} hosts more" if hosts >= 0 else f"{-hosts} hosts fewer"
     return change(scenario, {"topology.hosts": present + hosts}, what=said, overrides=overrides, means=means)
-
-
-def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(path, override_text(value)) for path, value in values.items()]
 
 
 def _tree(source: Source, overrides: list[tuple[str, str]]) -> dict[str, Any]:

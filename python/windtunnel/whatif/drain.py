@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError
+from windtunnel.given import override_pairs
 from windtunnel.results import Result
-from windtunnel.source import override_text, read_source
+from windtunnel.source import read_source
 from windtunnel.student import cdf, quantile
 from windtunnel.studies.ask import failure, opened
 from windtunnel.studies.point import Point
@@ -147,7 +148,7 @@ def drain(
     first = first if isinstance(first, int) else 0
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
-    pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
+    pairs = override_pairs(overrides)
     with opened(store) as kept:
         runs = _Runs(source, pairs, kept, limits, fresh, done)
         base = runs.taken([(seed, {}) for seed in numbers[:2]], expected=(3 + len(begins)) * seeds)
@@ -199,7 +200,7 @@ def drain(
 
 def _written(source: Source, overrides: Mapping[str, object]) -> dict[str, Any]:
     """A scenario with its overrides. What is wrong with it, the engine says."""
-    pairs = [(path, override_text(value)) for path, value in overrides.items()]
+    pairs = override_pairs(overrides)
     root = json.loads(engine.scenario_tree(source.text, source.name, pairs))
     return root if isinstance(root, dict) else {}
 
@@ -277,7 +278,7 @@ class _Runs:
     def _run(self, asked: Sequence[_Asked], expected: int) -> list[_Taken | Exception]:
         points = []
         for seed, more in asked:
-            pairs = [(path, override_text(value)) for path, value in more.items()]
+            pairs = override_pairs(more)
             points.append(Point(self._source, (*self._overrides, *pairs), seed=seed, varied={"seed": seed}))
 
         def heard(progress: Progress) -> None:
