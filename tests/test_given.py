@@ -79,12 +79,13 @@ def test_values_of_numpy_are_numbers() -> None:
 @pytest.mark.engine
 def test_seed_and_threads_may_be_numpys(tmp_path: Path) -> None:
     """Beside the scenario too, in the journal and the manifest, of runs, plans and what goes on."""
-    options: dict[str, Any] = {"seed": np.int64(3), "threads": np.uint8(1), "full": np.bool_(True)}
+    yes: Any = np.all([1])
+    options: dict[str, Any] = {"seed": np.int64(3), "threads": np.uint8(1), "full": yes}
     asked = windtunnel.run(SCENARIO, **options, out=tmp_path / "run").manifest
     assert (asked["seed"], asked["options"]) == (3, {"seed": 3, "threads": 1, "full": True})
-    plan = windtunnel.Plan(SCENARIO, seed=np.int64(3), full=np.bool_(True))  # type: ignore[arg-type]
-    done = plan.run(threads=np.int64(1), allow_native=np.bool_(False), out=tmp_path / "plan")  # type: ignore[arg-type]
-    assert (done.manifest["seed"], done.manifest["options"]) == (3, {"threads": 1, "full": True})
+    plan = windtunnel.Plan(SCENARIO, seed=np.int64(3), full=yes)  # type: ignore[arg-type]
+    done = plan.run(threads=np.int64(1), allow_native=yes, out=tmp_path / "plan")  # type: ignore[arg-type]
+    assert (done.manifest["seed"], done.manifest["options"]) == (3, {"threads": 1, "full": True, "allow_native": True})
 
     def stop(*_: object) -> None:
         raise ZeroDivisionError

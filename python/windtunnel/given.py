@@ -1,4 +1,4 @@
-"""What callers give as arguments, as the engine and JSON take it: NumPy's numbers are numbers, and what is none is said.
+"""What callers give as arguments, as the engine and JSON take it: NumPy's numbers too, and what is none is said.
 
 Keys of a scenario are the engine's to judge; here is what comes beside them.
 """

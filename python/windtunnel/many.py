@@ -11,6 +11,7 @@ import polars as pl
 
 from windtunnel.engine import InputError
 from windtunnel.given import override_pairs
+from windtunnel.native import consented
 from windtunnel.source import read_source
 from windtunnel.studies.design import axis
 from windtunnel.studies.rows import DEFAULT_METRICS, rows
@@ -36,6 +37,7 @@ def sweep(
     workers: int | None = None,
     fresh: bool = False,
     store: str | Path | None = None,
+    allow_native: bool = False,
 ) -> pl.DataFrame:
     """Runs a scenario at every combination of `vary` and returns a frame of a row each.
 
@@ -43,12 +45,13 @@ def sweep(
     it `scenario` is the path of a study, which says all but `overrides`, `workers`, `fresh` and `store` itself. Columns
     are the varied keys, each metric and `METRIC ±`, half of its 95% interval over the seeds, `state`, `message`, `runs`
     and `folder`. Runs are kept in `store`, and served from it; in none if it is None, and `folder` is null.
+    `allow_native` lets the library of `network.backend` run in their processes (`windtunnel.native`).
 
     Worker processes import the caller's main module: a script calls this under `if __name__ == "__main__":`.
     Raises `InputError` for a scenario, a key or a metric that is no good. A point that is refused is a row.
     """
     study, asked = _study(scenario, vary, metrics, seeds, overrides, fidelity)
-    planned = study.plan()
+    planned = consented(study.plan(), allow=allow_native)
     with _opened(store) as opened:
         outcomes = list(run_points(planned, opened, limits=Limits(workers=workers), fresh=fresh))
         frame = study_frame(rows(planned, outcomes, asked), study.varied_keys(), asked)

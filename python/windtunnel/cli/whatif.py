@@ -12,7 +12,7 @@ from windtunnel.cli.app import DONE, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
-from windtunnel.cli.study_options import FreshOption, WorkersOption, limits_of
+from windtunnel.cli.study_options import FreshOption, NativeOption, WorkersOption, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,7 @@ def drain(
     ] = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -102,6 +103,7 @@ def drain(
                 store=store,
                 limits=limits_of(workers),
                 fresh=fresh,
+                allow_native=allow_native,
                 done=None if json else progress.count,
             )
         except KeyboardInterrupt:
@@ -162,6 +164,7 @@ def fail(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -173,7 +176,9 @@ def fail(
     def ask(means: Means) -> Change:
         return asked.fail(scenario, part, at=at, lasts=lasts, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, workers=workers, store=store, as_json=json
+    )
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -185,6 +190,7 @@ def add(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -196,7 +202,9 @@ def add(
     def ask(means: Means) -> Change:
         return asked.add(scenario, hosts, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, workers=workers, store=store, as_json=json
+    )
 
 
 @app.command(name="set")
@@ -208,6 +216,7 @@ def set_key(
     overrides: SetOption = None,
     fresh: FreshOption = False,
     workers: WorkersOption = None,
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -220,7 +229,9 @@ def set_key(
     def ask(means: Means) -> Change:
         return asked.change(scenario, changed, overrides=pairs, means=means)
 
-    return _changed(ask, seeds, metrics, fresh=fresh, workers=workers, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, workers=workers, store=store, as_json=json
+    )
 
 
 def _changed(
@@ -228,6 +239,7 @@ def _changed(
     seeds: int,
     metrics: list[str] | None,
     *,
+    allow_native: bool,
     fresh: bool,
     workers: int | None,
     store: Path,
@@ -240,7 +252,8 @@ def _changed(
 
     with study_progress(0) as progress:
         try:
-            found = ask(Means(seeds, tuple(metrics or ()), store, limits_of(workers), fresh=fresh, progress=progress))
+            means = Means(seeds, tuple(metrics or ()), store, limits_of(workers), fresh, progress, allow_native)
+            found = ask(means)
         except KeyboardInterrupt:
             talk().print(KEPT)
             return INTERRUPTED

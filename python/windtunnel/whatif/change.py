@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 from windtunnel.engine import InputError
 from windtunnel.given import override_pairs
+from windtunnel.native import consented
 from windtunnel.results.folder import write_beside
 from windtunnel.source import override_text, read_source
 from windtunnel.student import quantile
@@ -92,6 +93,8 @@ class Means:
     limits: Limits | None = None
     fresh: bool = False
     progress: Callable[[Progress], None] | None = None
+    allow_native: bool = False
+    """Whether the library of `network.backend` may run."""
 
 
 def change(
@@ -215,6 +218,7 @@ def _both(
         for name, side in (("before", before), ("after", after))
         for seed in numbers
     ]
+    points = consented(points, allow=means.allow_native)
     outcomes = list(summaries(points, store, limits=means.limits, fresh=means.fresh, progress=means.progress))
     for outcome in outcomes:
         if outcome.summary is None:

@@ -6,8 +6,9 @@ runs of a seed is the drain and what follows from it. Job-hours lost of a seed: 
 each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
 
 Of a log or a list of jobs where nothing fails all seeds are one run (`draws` looks whether that can be said): there is
-nothing to be unsure of but when the drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
-each seed, the same for all, and the interval is that of the mean over instants of the window.
+nothing to be unsure of but when the drain begins and what comes then. Each option is run once, and has no interval;
+with a `window` the instant is drawn for each seed, the same for all, and the interval is that of the mean over instants
+of the window.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel import engine
 from windtunnel.engine import InputError
 from windtunnel.given import override_pairs
+from windtunnel.native import consented
 from windtunnel.results import Result
 from windtunnel.source import read_source
 from windtunnel.student import cdf, quantile
@@ -125,6 +127,7 @@ def drain(
     limits: Limits | None = None,
     fresh: bool = False,
     done: Callable[[int, int], None] | None = None,
+    allow_native: bool = False,
 ) -> Drain:
     """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
 
@@ -132,7 +135,8 @@ def drain(
     drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
     job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of
     runs done, and of how many there are. Runs are kept in `store`, where unchanged ones are taken from unless `fresh`;
-    without one they are gone afterwards. Raises `InputError` for a bad scenario, part or time.
+    without one they are gone afterwards. `allow_native` lets the library of `network.backend` run in their processes.
+    Raises `InputError` for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
@@ -150,7 +154,7 @@ def drain(
     begins = [start + count * length for count in LATER]
     pairs = override_pairs(overrides)
     with opened(store) as kept:
-        runs = _Runs(source, pairs, kept, limits, fresh, done)
+        runs = _Runs(source, pairs, kept, limits, fresh, done, allow_native=allow_native)
         base = runs.taken([(seed, {}) for seed in numbers[:2]], expected=(3 + len(begins)) * seeds)
         drawn = reads_seed(root) or not base[0].same(base[1])
         if not drawn:
@@ -259,9 +263,12 @@ class _Runs:
         limits: Limits | None,
         fresh: bool,
         done: Callable[[int, int], None] | None,
+        *,
+        allow_native: bool,
     ) -> None:
         self._source, self._overrides, self._store = source, overrides, store
         self._limits, self._fresh, self._done = limits, fresh, done
+        self._allow_native = allow_native
         self._made = 0
 
     def taken(self, asked: Sequence[_Asked], expected: int) -> list[_Taken]:
@@ -280,6 +287,7 @@ class _Runs:
         for seed, more in asked:
             pairs = override_pairs(more)
             points.append(Point(self._source, (*self._overrides, *pairs), seed=seed, varied={"seed": seed}))
+        points = consented(points, allow=self._allow_native)
 
         def heard(progress: Progress) -> None:
             if self._done is not None and progress.done:
