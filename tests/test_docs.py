@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
+import subprocess
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +29,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 SLOW = (
     "make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate", "windtunnel testbed",
     "experiments report dcsim", "windtunnel layouts examples/llama3-70b-256xH100.yaml", "workload explain step.wtw",
+    "examples/own-transport/scenario.yaml",
 )  # fmt: skip
-"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables or root."""
+"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables, root or an engine of
+one's own."""
+
+BUILT = "own-network"
+"""The example into whose folder a page builds a library."""
 
 RANGES = {f"exposed_{part}_ps" for part in ("cp", "ep", "pp", "dp")}
 """Columns that the page names by the first and the last of their kind."""
@@ -78,10 +85,25 @@ def shown(written: Written) -> str:
     return f"{written.page}: {written.line}"
 
 
+def is_slow(written: Written) -> bool:
+    return any(slow in written.line for slow in SLOW)
+
+
+def of_block(page: Path) -> list[Written]:
+    """Commands of a page's blocks that a test can run, in the page's order, and the compiler that they need."""
+    programs = ("windtunnel", "cc")
+    found = [one for one in of_page(page) if one.of_block and one.words[0] in programs and not is_slow(one)]
+    return found if any(one.words[0] == "windtunnel" for one in found) else []
+
+
+TOGETHER = [page for page in PAGES if any(not written.prompted for written in of_block(page))]
+"""Pages with commands without a prompt, which build on each other: all of a page run in one folder."""
+
+
 def runs(written: Written) -> bool:
     """Whether a test runs it: what stands behind a prompt, and what prints a list."""
     line = written.line
-    if any(slow in line for slow in SLOW) or written.words[0] != "windtunnel":
+    if is_slow(written) or written.words[0] != "windtunnel" or written.page in [page.name for page in TOGETHER]:
         return False
     return written.prompted or (written.words[1] in ("list", "schema", "doctor") and "KIND" not in line)
 
@@ -94,6 +116,24 @@ def test_commands_run(written: Written, command: Command, tmp_path: Path) -> Non
     if RUN in written.line:
         command("run", "examples/llama3-8b-fsdp.yaml")
     command(*written.words[1:])
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("page", TOGETHER, ids=lambda page: page.name)
+def test_commands_of_a_page_run_one_after_the_other(page: Path, command: Command, tmp_path: Path) -> None:
+    for name in ("experiments", "crates"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "examples").mkdir()
+    for one in (ROOT / "examples").iterdir():
+        if one.name == BUILT:
+            shutil.copytree(one, tmp_path / "examples" / one.name, ignore=shutil.ignore_patterns("*.so"))
+        else:
+            (tmp_path / "examples" / one.name).symlink_to(one)
+    for written in of_block(page):
+        if written.words[0] == "windtunnel":
+            command(*written.words[1:])
+        else:
+            subprocess.run(written.words, cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("written", commands(), ids=shown)
