@@ -14,11 +14,14 @@ import pytest
 import windtunnel
 from conftest import ROOT
 from doc_commands import PROGRAMS, Written, files_of, of_page
+from schema_keys import pieces, unknown
 from windtunnel import engine
 from windtunnel.cli import app as command_line
 from windtunnel.cli import declare
 from windtunnel.cli.app import main
+from windtunnel.experiments.spec import read_experiment
 from windtunnel.results.folder import default_name
+from windtunnel.studies.study import Study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +34,8 @@ SLOW = (
     "experiments report dcsim", "windtunnel layouts examples/llama3-70b-256xH100.yaml", "workload explain step.wtw",
     "examples/own-transport/scenario.yaml",
 )  # fmt: skip
-"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables, root or an engine of
-one's own."""
+"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables, root or an engine
+of one's own."""
 
 BUILT = "own-network"
 """The example into whose folder a page builds a library."""
@@ -274,6 +277,69 @@ def test_the_scenario_of_the_readme_is_one() -> None:
     (scenario,) = blocks(ROOT / "README.md", "yaml")
     result = windtunnel.run(scenario, overrides={"jobs[0].workload.global_batch": 16, "jobs[0].iterations": 1})
     assert result.summary["jobs"][0]["ranks"] == 512
+
+
+OTHER_FORMS = {
+    "experiments.md": "claims:",
+    "studies.md": "study:",
+    "frameworks.md": "title:",
+    "hosts.md": "sheet: H100-SXM  ",
+    "scale-out.md": "num_nodes:",
+}
+"""What a block of a page has that is no piece of a scenario: an experiment, a study, data sheets, another program's."""
+
+
+@pytest.mark.parametrize(
+    ("page", "piece"),
+    [
+        pytest.param(page.name, piece, id=f"{page.name}: {', '.join(piece)}")
+        for page in PAGES
+        for block in blocks(page, "yaml")
+        if OTHER_FORMS.get(page.name, "\0") not in block
+        for piece in pieces(block)
+    ],
+)
+def test_keys_of_blocks_are_those_of_the_schema(page: str, piece: dict[str, Any]) -> None:
+    assert unknown(piece) == [], page
+
+
+def test_a_key_of_a_block_that_nobody_knows_is_found() -> None:
+    wrong = "jobs:\n  - name: a\n    chekpoint: {every: 1 h}\n    placement: near\njobs: {like: philly, cuont: 3}\n"
+    assert [[said.partition(":")[0] for said in unknown(piece)] for piece in pieces(wrong)] == [
+        [".jobs[0].chekpoint", ".jobs[0].placement"], [".jobs.cuont"],
+    ]  # fmt: skip
+    assert unknown({"topology": {"shape": "clos"}, "name": "a", "network": {"load_balancer": {"ecpm": {}}}}) == [
+        ".network.load_balancer.ecpm"
+    ]
+    assert unknown({"hosst": 1}) == ["no record has all of hosst"]
+
+
+def other_form(page: str) -> str:
+    """The block of `page` that is no piece of a scenario."""
+    (path,) = (path for path in PAGES if path.name == page)
+    (found,) = (block for block in blocks(path, "yaml") if OTHER_FORMS[page] in block)
+    return found
+
+
+@pytest.mark.engine
+def test_the_data_sheets_of_pages_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(other_form("frameworks.md"), encoding="utf-8")
+    (tmp_path / "gpu.yaml").write_text(other_form("hosts.md"), encoding="utf-8")
+    scenario = (ROOT / "examples/llama3-8b-fsdp.yaml").read_text(encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text(scenario, encoding="utf-8")
+    overrides = {"jobs[0].workload.training.framework": "./mine.yaml", "topology.host.gpu": "gpu.yaml"}
+    windtunnel.explain(tmp_path / "scenario.yaml", overrides=overrides)
+
+
+def test_the_study_and_the_experiment_of_pages_are_read(tmp_path: Path) -> None:
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "llama3-70b-512xH100.yaml").write_bytes((ROOT / "examples/llama3-70b-512xH100.yaml").read_bytes())
+    (tmp_path / "studies" / "layouts.yaml").write_text(other_form("studies.md"), encoding="utf-8")
+    points = Study.read(tmp_path / "studies" / "layouts.yaml").plan()
+    assert len(points) == 11
+    (tmp_path / "experiment.yaml").write_text(other_form("experiments.md"), encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text((ROOT / "examples/ring-all-reduce.yaml").read_text(), encoding="utf-8")
+    assert read_experiment(tmp_path).claims[0].observe == "jobs[0].iteration_time_s.mean"
 
 
 @pytest.mark.engine
