@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
+import subprocess
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +14,14 @@ import pytest
 import windtunnel
 from conftest import ROOT
 from doc_commands import PROGRAMS, Written, files_of, of_page
+from schema_keys import pieces, unknown
 from windtunnel import engine
 from windtunnel.cli import app as command_line
 from windtunnel.cli import declare
 from windtunnel.cli.app import main
+from windtunnel.experiments.spec import read_experiment
 from windtunnel.results.folder import default_name
+from windtunnel.studies.study import Study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +32,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 SLOW = (
     "make ", "experiments run megatron-sc21", "windtunnel validate", "windtunnel calibrate", "windtunnel testbed",
     "experiments report dcsim", "windtunnel layouts examples/llama3-70b-256xH100.yaml", "workload explain step.wtw",
+    "examples/own-transport/scenario.yaml",
 )  # fmt: skip
-"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables or root."""
+"""What a test cannot run: the two commands themselves, and what takes minutes, needs measured tables, root or an engine
+of one's own."""
+
+BUILT = "own-network"
+"""The example into whose folder a page builds a library."""
 
 RANGES = {f"exposed_{part}_ps" for part in ("cp", "ep", "pp", "dp")}
 """Columns that the page names by the first and the last of their kind."""
@@ -78,10 +88,25 @@ def shown(written: Written) -> str:
     return f"{written.page}: {written.line}"
 
 
+def is_slow(written: Written) -> bool:
+    return any(slow in written.line for slow in SLOW)
+
+
+def of_block(page: Path) -> list[Written]:
+    """Commands of a page's blocks that a test can run, in the page's order, and the compiler that they need."""
+    programs = ("windtunnel", "cc")
+    found = [one for one in of_page(page) if one.of_block and one.words[0] in programs and not is_slow(one)]
+    return found if any(one.words[0] == "windtunnel" for one in found) else []
+
+
+TOGETHER = [page for page in PAGES if any(not written.prompted for written in of_block(page))]
+"""Pages with commands without a prompt, which build on each other: all of a page run in one folder."""
+
+
 def runs(written: Written) -> bool:
     """Whether a test runs it: what stands behind a prompt, and what prints a list."""
     line = written.line
-    if any(slow in line for slow in SLOW) or written.words[0] != "windtunnel":
+    if is_slow(written) or written.words[0] != "windtunnel" or written.page in [page.name for page in TOGETHER]:
         return False
     return written.prompted or (written.words[1] in ("list", "schema", "doctor") and "KIND" not in line)
 
@@ -94,6 +119,24 @@ def test_commands_run(written: Written, command: Command, tmp_path: Path) -> Non
     if RUN in written.line:
         command("run", "examples/llama3-8b-fsdp.yaml")
     command(*written.words[1:])
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("page", TOGETHER, ids=lambda page: page.name)
+def test_commands_of_a_page_run_one_after_the_other(page: Path, command: Command, tmp_path: Path) -> None:
+    for name in ("experiments", "crates"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "examples").mkdir()
+    for one in (ROOT / "examples").iterdir():
+        if one.name == BUILT:
+            shutil.copytree(one, tmp_path / "examples" / one.name, ignore=shutil.ignore_patterns("*.so"))
+        else:
+            (tmp_path / "examples" / one.name).symlink_to(one)
+    for written in of_block(page):
+        if written.words[0] == "windtunnel":
+            command(*written.words[1:])
+        else:
+            subprocess.run(written.words, cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("written", commands(), ids=shown)
@@ -234,6 +277,69 @@ def test_the_scenario_of_the_readme_is_one() -> None:
     (scenario,) = blocks(ROOT / "README.md", "yaml")
     result = windtunnel.run(scenario, overrides={"jobs[0].workload.global_batch": 16, "jobs[0].iterations": 1})
     assert result.summary["jobs"][0]["ranks"] == 512
+
+
+OTHER_FORMS = {
+    "experiments.md": "claims:",
+    "studies.md": "study:",
+    "frameworks.md": "title:",
+    "hosts.md": "sheet: H100-SXM  ",
+    "scale-out.md": "num_nodes:",
+}
+"""What a block of a page has that is no piece of a scenario: an experiment, a study, data sheets, another program's."""
+
+
+@pytest.mark.parametrize(
+    ("page", "piece"),
+    [
+        pytest.param(page.name, piece, id=f"{page.name}: {', '.join(piece)}")
+        for page in PAGES
+        for block in blocks(page, "yaml")
+        if OTHER_FORMS.get(page.name, "\0") not in block
+        for piece in pieces(block)
+    ],
+)
+def test_keys_of_blocks_are_those_of_the_schema(page: str, piece: dict[str, Any]) -> None:
+    assert unknown(piece) == [], page
+
+
+def test_a_key_of_a_block_that_nobody_knows_is_found() -> None:
+    wrong = "jobs:\n  - name: a\n    chekpoint: {every: 1 h}\n    placement: near\njobs: {like: philly, cuont: 3}\n"
+    assert [[said.partition(":")[0] for said in unknown(piece)] for piece in pieces(wrong)] == [
+        [".jobs[0].chekpoint", ".jobs[0].placement"], [".jobs.cuont"],
+    ]  # fmt: skip
+    assert unknown({"topology": {"shape": "clos"}, "name": "a", "network": {"load_balancer": {"ecpm": {}}}}) == [
+        ".network.load_balancer.ecpm"
+    ]
+    assert unknown({"hosst": 1}) == ["no record has all of hosst"]
+
+
+def other_form(page: str) -> str:
+    """The block of `page` that is no piece of a scenario."""
+    (path,) = (path for path in PAGES if path.name == page)
+    (found,) = (block for block in blocks(path, "yaml") if OTHER_FORMS[page] in block)
+    return found
+
+
+@pytest.mark.engine
+def test_the_data_sheets_of_pages_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(other_form("frameworks.md"), encoding="utf-8")
+    (tmp_path / "gpu.yaml").write_text(other_form("hosts.md"), encoding="utf-8")
+    scenario = (ROOT / "examples/llama3-8b-fsdp.yaml").read_text(encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text(scenario, encoding="utf-8")
+    overrides = {"jobs[0].workload.training.framework": "./mine.yaml", "topology.host.gpu": "gpu.yaml"}
+    windtunnel.explain(tmp_path / "scenario.yaml", overrides=overrides)
+
+
+def test_the_study_and_the_experiment_of_pages_are_read(tmp_path: Path) -> None:
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "llama3-70b-512xH100.yaml").write_bytes((ROOT / "examples/llama3-70b-512xH100.yaml").read_bytes())
+    (tmp_path / "studies" / "layouts.yaml").write_text(other_form("studies.md"), encoding="utf-8")
+    points = Study.read(tmp_path / "studies" / "layouts.yaml").plan()
+    assert len(points) == 11
+    (tmp_path / "experiment.yaml").write_text(other_form("experiments.md"), encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text((ROOT / "examples/ring-all-reduce.yaml").read_text(), encoding="utf-8")
+    assert read_experiment(tmp_path).claims[0].observe == "jobs[0].iteration_time_s.mean"
 
 
 @pytest.mark.engine

@@ -76,6 +76,50 @@ def test_values_of_numpy_are_numbers() -> None:
     assert [job["ranks"] for job in jobs] == [8, 16, 32]
 
 
+@pytest.mark.engine
+def test_seed_and_threads_may_be_numpys(tmp_path: Path) -> None:
+    """Beside the scenario too, in the journal and the manifest, of runs, plans and what goes on."""
+    yes: Any = np.all([1])
+    options: dict[str, Any] = {"seed": np.int64(3), "threads": np.uint8(1), "full": yes}
+    asked = windtunnel.run(SCENARIO, **options, out=tmp_path / "run").manifest
+    assert (asked["seed"], asked["options"]) == (3, {"seed": 3, "threads": 1, "full": True})
+    plan = windtunnel.Plan(SCENARIO, seed=np.int64(3), full=yes)  # type: ignore[arg-type]
+    done = plan.run(threads=np.int64(1), allow_native=yes, out=tmp_path / "plan")  # type: ignore[arg-type]
+    assert (done.manifest["seed"], done.manifest["options"]) == (3, {"threads": 1, "full": True, "allow_native": True})
+
+    def stop(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        windtunnel.run(SCENARIO, seed=np.int64(3), out=tmp_path / "cut", progress=stop)  # type: ignore[arg-type]
+    went_on = windtunnel.resume(tmp_path / "cut", threads=np.int64(1))  # type: ignore[arg-type]
+    assert (went_on.manifest["seed"], went_on.manifest["options"]) == (3, {"seed": 3, "threads": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"seed": "x"}, "seed: expected a whole number from 0 to 18,446,744,073,709,551,615, found `'x'`"),
+        ({"seed": -1}, "seed: expected a whole number from 0 "),
+        ({"seed": 1.5}, "found `1.5`"),
+        ({"seed": True}, "found `True`"),
+        ({"seed": 1 << 64}, "found `18446744073709551616`"),
+        ({"threads": 0}, "threads: expected a whole number from 1 to 4,294,967,295, found `0`"),
+        ({"threads": np.float64(2)}, r"found `np.float64\(2.0\)`"),
+        ({"fidelity": 3}, "fidelity: expected a name such as `flow`, found `3`"),
+        ({"overrides": [1]}, r"overrides: expected a mapping such as `\{'seed': 7\}`, found `\[1\]`"),
+        ({"overrides": {1: 2}}, r"overrides: expected a key such as `jobs\[0\].parallelism.tp`, found `1`"),
+    ],
+    ids=str,
+)
+def test_other_options_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(windtunnel.InputError, match=said):
+        windtunnel.run(SCENARIO, **options)
+    threads = {"threads": options.pop("threads")} if "threads" in options else {}
+    with pytest.raises(windtunnel.InputError, match=said):
+        windtunnel.Plan(SCENARIO, **options).run(**threads)
+
+
 @pytest.mark.parametrize("scenario", [42, None, 1.5, ["a"]])
 def test_what_is_no_scenario_is_refused(scenario: Any) -> None:  # noqa: ANN401
     with pytest.raises(windtunnel.InputError, match="expected a path, YAML text or a mapping"):

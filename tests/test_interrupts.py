@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import windtunnel
+from windtunnel.cli.app import main
 from windtunnel.engine import TableWriter
 from windtunnel.results.folder import written_beside
 from windtunnel.results.owner import is_gone, owner
@@ -237,6 +238,18 @@ def test_an_exception_of_progress_is_raised(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError, match="mine"):
         windtunnel.run(LONG, progress=progress, out=tmp_path / "out")
     assert calls == 2
+
+    def phased(_fraction: float | None, _simulated_s: float, _events: int, phase: str) -> None:
+        heard.append(phase)
+        if phase == "simulating":
+            raise ZeroDivisionError("mine")
+
+    # Nobody who has raised is called again, of whatever phase.
+    heard: list[str] = []
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        windtunnel.run(LONG, progress=phased, out=tmp_path / "out")
+    assert heard.count("simulating") == 1
+    assert heard[-1] == "simulating"
     # Nothing stands in the run's place; what is left can go on.
     assert [path.name for path in tmp_path.iterdir()] == ["out.journal"]
 
@@ -250,6 +263,63 @@ def test_a_full_disk_is_said_to_be_one(tmp_path: Path) -> None:
     assert error.value.errno == errno.ENOSPC
     # Whoever runs writes into a folder beside the run's place; the one that stays is told.
     assert error.value.filename == str(tmp_path.parent)
+
+
+SHORT: dict[str, Any] = {
+    "windtunnel": 1, "name": "short", "fidelity": "job", "topology": {"hosts": 1, "host": {"gpus": 8}},
+    "jobs": [{"name": "a", "gpus": 8, "duration": "1 h"}],
+}  # fmt: skip
+
+
+def is_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.engine
+def test_a_full_disk_leaves_what_a_run_can_go_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out.1"
+    with monkeypatch.context() as patched:
+        patched.setattr("windtunnel.api.with_bill", is_full)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
+            windtunnel.run(SHORT, out=out)
+    assert error.value.__notes__ == [
+        f"`{out}.journal` was left: once there is space, `windtunnel run --resume {out}` goes on with it"
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.1.journal"]
+    assert windtunnel.resume(out).summary["jobs"][0]["state"] == "finished"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.1"]
+
+    def cut(*_: object) -> None:
+        (tmp_path / "cut.journal").write_bytes(b"")
+        is_full()
+
+    # What is too short to go on with helps nobody.
+    monkeypatch.setattr("windtunnel.api.with_bill", cut)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
+        windtunnel.run(SHORT, out=tmp_path / "cut")
+    assert not hasattr(error.value, "__notes__")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.1"]
+
+
+def test_the_command_says_what_a_full_disk_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = OSError(errno.ENOSPC, "", "runs")
+    told.add_note("`runs/a.journal` was left")
+    of_engine = windtunnel.InputError(f"h.bin: No space left on device (os error {errno.ENOSPC})")
+    for error, said in (
+        (told, "`runs`; `runs/a.journal` was left"),
+        (OSError(errno.ENOSPC, "", "runs"), "`runs`; nothing was left there"),
+        (of_engine, "`h.bin`; nothing was left there"),
+    ):
+
+        def fail(_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("windtunnel.cli.app.plain_call", fail)
+        assert main(["goal", "convert", "h.goal", "h.bin"]) == 1
+        hint = "hint: free some space, or write elsewhere with `--out`"
+        assert capsys.readouterr().err == f"error: the disk is full: {said}\n\n{hint}\n"
 
 
 def test_nothing_is_written_once_a_run_has_failed(tmp_path: Path) -> None:

@@ -73,6 +73,25 @@ def test_a_flag_lets_it_run_and_a_line_says_so(folder: Path, command: Command) -
     assert (folder / "opened").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sweep", "scenario.yaml", "--vary", "seed=1,2"),
+        ("whatif", "set", "network.mtu=4096B", "scenario.yaml", "--seeds", "2"),
+        ("whatif", "drain", "host1", "scenario.yaml", "--at", "1 h", "--for", "1 h", "--seeds", "2"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_studies_have_the_flag_that_they_name(folder: Path, command: Command, words: tuple[str, ...]) -> None:
+    refused = command(*words, check=None)
+    assert refused.returncode != 0
+    assert "is native code" in refused.stderr + refused.stdout
+    assert not (folder / "opened").exists()
+    done = command(*words, "--allow-native", check=None)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "opened").exists()
+
+
 def test_a_list_of_trusted_files_lets_it_run(folder: Path, command: Command) -> None:
     trust(folder, f"# mine\n\n{digest(folder).upper()}  # libnetwork.so of today\n")
     assert command("run", "scenario.yaml", "--no-report", check=None).returncode == 0
@@ -98,6 +117,8 @@ def test_python_asks_for_consent_too(folder: Path, capfd: pytest.CaptureFixture[
     result = windtunnel.run(folder / "scenario.yaml", allow_native=True)
     assert result.summary["jobs"][0]["state"] == "finished"
     assert "loads native code: " in capfd.readouterr().err
+    frame = windtunnel.sweep(folder / "scenario.yaml", vary={"seed": [1, 2]}, allow_native=True)
+    assert frame["state"].to_list() == ["done", "done"]
 
 
 @pytest.mark.parametrize("fidelity", ["job", "message", "flow"])

@@ -7,22 +7,24 @@ import json
 import re
 import time
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
 import windtunnel
-from synthetic import write_run
+from conftest import EIGHT_H100, RING
+from synthetic import operations, write_run
 from windtunnel.cli import show_run
 from windtunnel.report import gantt, write_report
-from windtunnel.report.axes import time_unit
-from windtunnel.report.cdf import SPOKEN, completion
+from windtunnel.report.axes import Axis, time_unit
+from windtunnel.report.cdf import SHARES, SPOKEN, Line, cdf, completion
 from windtunnel.report.heatmap import MOST_ROWS, grid, heatmap
+from windtunnel.report.page import OF_THE_MACHINE
 from windtunnel.results import rows
 from windtunnel.results.rows import Rows, rows_of
-from windtunnel.text import duration, percent
+from windtunnel.text import UNKNOWN, duration, percent, rate
 from windtunnel.trace import write_trace
 
 if TYPE_CHECKING:
@@ -115,6 +117,91 @@ def test_figures_say_their_values_to_who_points_at_them(page: str, finished_run:
 def test_the_same_run_gives_the_same_bytes(finished_run: Result, tmp_path: Path) -> None:
     one = write_report(finished_run, tmp_path / "a.html").read_bytes()
     assert write_report(finished_run, tmp_path / "b.html").read_bytes() == one
+
+
+@pytest.mark.engine
+def test_equal_runs_have_equal_reports_whenever_and_wherever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs, another number of threads and another machine: what tells them apart is in the manifest alone."""
+    pages = []
+    for threads in (1, 2):
+        monkeypatch.setattr("windtunnel.results.manifest.machine", lambda cores=threads: {"cores": 1000 + cores})
+        monkeypatch.setattr("sys.argv", ["windtunnel", f"call-{threads}"])
+        run = windtunnel.run(EIGHT_H100, threads=threads)
+        summary = json.loads((run.path / "summary.json").read_text())
+        # A clock that is sure to differ.
+        for record, name in ((summary, "summary.json"), (run.manifest, "manifest.json")):
+            changed = {**record, "wall_time_s": 1234.5 + threads, "finished": f"2001-01-0{threads}"}
+            (run.path / name).write_text(json.dumps(changed))
+        again = windtunnel.load(run.path)
+        assert again.manifest["options"] == {"threads": threads}
+        assert {*OF_THE_MACHINE} <= {*again.manifest, *again.manifest["options"]}
+        pages.append(write_report(again, tmp_path / f"{threads}.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    shown = pages[0].partition("<h2>Manifest</h2>")[2]
+    assert "scenario_sha256" in shown
+    assert not [key for key in OF_THE_MACHINE if f"<td>{key}</td>" in shown or f'"{key}"' in shown]
+
+
+def test_times_within_a_decade_have_marks() -> None:
+    assert Axis(1.2, 8.0, 0, 1, log=True).ticks() == [2, 5]
+    assert Axis(0.9, 11.0, 0, 1, log=True).ticks() == [1, 2, 5, 10]
+    assert Axis(0.5, 2000.0, 0, 1, log=True).ticks() == [1, 10, 100, 1000]
+    for longest in (0.0013, 0.002, 0.008, 0.011, 0.02):
+        times = [0.0012 + (longest - 0.0012) * i / (len(SHARES) - 1) for i in range(len(SHARES))]
+        figure = cdf([Line("all", "#000000", times)], "flows")
+        marks = re.findall(r"<text [^>]*>([^<]* [mµ]s)</text>", figure)
+        assert len(marks) >= 2, longest
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("fidelity", ["message", "flow"])
+def test_a_run_of_bare_messages_has_no_pipeline_and_no_empty_chart(tmp_path: Path, fidelity: str) -> None:
+    run = windtunnel.run(RING, fidelity=fidelity, overrides={"results.operations": "all"})
+    assert "operations" in run.tables
+    page = write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert "One pipeline" not in headings
+    # Every section has something below its remark.
+    for body in re.findall(r"<section>(.*?)</section>", page, flags=re.DOTALL):
+        assert "<svg" in body or "<table" in body, body[:200]
+
+
+def test_operations_that_take_no_time_are_no_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As sends and receives of bare messages, which are posted and gone."""
+
+    def posted(*given: int) -> dict[str, Any]:
+        rows = operations(*given)
+        return {**rows, "start_ps": rows["finish_ps"]}
+
+    monkeypatch.setattr("synthetic.operations", posted)
+    run = write_run(tmp_path / "run", stages=2, microbatches=2, flows=20)
+    page = write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Iterations" in re.findall(r"<h2>(.*?)</h2>", page)
+    assert "Gantt" not in page
+    assert "One pipeline" not in page
+
+
+def test_links_say_their_rates(page: str, finished_run: Result) -> None:
+    shown = page.partition("most loaded links</th>")[2].partition("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", shown, flags=re.DOTALL)]
+    rates = dict(rows_of(finished_run, "links").each("name", "rate_bps"))
+    found = {row[0]: row[2] for row in rows if row}
+    assert found == {
+        link["name"]: rate(rates[link["name"]]) for link in finished_run.summary["network"]["links_most_loaded"]
+    }
+    assert UNKNOWN not in found.values()
+
+
+def test_it_can_be_read_on_a_narrow_screen(page: str) -> None:
+    """At 420 px: sections scroll by themselves, figures keep a size at which their text can be read."""
+    assert 'name="viewport" content="width=device-width, initial-scale=1"' in page
+    narrow = page.partition("@media (max-width: 720px) {")[2].partition("\n}")[0]
+    assert "overflow-x: auto" in narrow.partition("section {")[2].partition("}")[0]
+    assert "section > svg { min-width: 720px; }" in narrow
+    for body in re.findall(r"<section>(.*?)</section>", page, flags=re.DOTALL):
+        outside = re.sub(r"<svg.*?</svg>|<div class=\"scroll\">.*?</div>", "", body, flags=re.DOTALL)
+        assert "<svg" not in outside
+        assert not re.findall(r"width:\s*\d{3,}px", outside)
 
 
 def test_a_hundred_thousand_operations_take_under_three_seconds(tmp_path: Path) -> None:

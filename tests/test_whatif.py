@@ -13,6 +13,7 @@ import windtunnel
 from windtunnel.engine import InputError
 from windtunnel.student import cdf, quantile
 from windtunnel.whatif import Means, add, change, drain, fail
+from windtunnel.whatif.draws import reads_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +94,67 @@ def test_the_command_says_the_same(command: Command, tmp_path: Path) -> None:
         assert 0.5 <= option["confidence"] <= 1
     shown = command(*words).stdout
     assert all(word in shown for word in ("now", "later", "migrate", "4 seeds", "job-hours lost"))
+
+
+RARE: dict[str, Any] = {"faults": [{"class": "host", "mtbf": "50 d", "repair": "10 h"}]}
+
+
+def test_what_seldom_happens_is_drawn_nevertheless(command: Command, tmp_path: Path) -> None:
+    """Four hosts for 40 h meet a fault in one of ten runs: seeds 23 and 24 without, 25 with one."""
+    scenario = {**SCENARIO, "seed": 23, "cluster": RARE}
+    found = drain(scenario, "host1", at="10 h", lasts="2 h", seeds=3)
+    assert (found.drawn, found.seeds) == (True, (23, 24, 25))
+    one, other, third = found.options[0].by_seed
+    assert one == other != third
+    assert found.options[0].interval is not None
+    lost = change(scenario, {"jobs[0].restart": "2 h"}, means=Means(3, ("cluster.lost_gpu_s",))).differences[0]
+    assert lost.by_seed[0] == lost.by_seed[1] != lost.by_seed[2]
+    assert lost.interval is not None
+    same = change(scenario, {"jobs[0].restart": "2 h"}, means=Means(2, ("cluster.lost_gpu_s",))).differences[0]
+    assert same.interval is None
+    (tmp_path / "rare.yaml").write_text(json.dumps(scenario))
+    words = ("whatif", "drain", "host1", "rare.yaml", "--at", "10 h", "--for", "2 h", "--seeds", "2")
+    done = command(*words)
+    assert "2 seeds" in done.stdout
+    assert "all seeds agree" in done.stderr
+    assert "nothing" not in done.stderr
+    # A change that brings the draw along.
+    brought = change({**SCENARIO, "seed": 23}, {"cluster": RARE}, means=Means(3, ("cluster.lost_gpu_s",)))
+    assert brought.seeds == (23, 24, 25)
+
+
+NOTHING_DRAWN: dict[str, Any] = {
+    "cluster": {"faults": [{"log": "faults.csv"}], "episodes": {"phase": "aligned"}},
+    "fidelity": "flow",
+    "network": {"load_balancer": "spray"},
+    "variation": {"speeds": [{"hosts": [1], "factor": 0.9}]},
+    "jobs": [{"name": "a", "workload": {"flows": {"pattern": "incast", "bytes": "1 MB"}}}],
+}
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        {"cluster": {"faults": [{"log": "faults.csv"}, {"class": "host", "mtbf": "100 d"}]}},
+        {"cluster": {"faults": [{"like": "llama3"}]}},
+        {"variation": {"kernel_noise": {"distribution": "normal", "cv": 0.01}}},
+        {"jobs": {"like": "acme", "count": 10}},
+        {"jobs": {"log": "jobs.csv", "priorities": [{"priority": 1, "share": 1}]}},
+        {"jobs": {"log": "jobs.csv", "workloads": [{"name": "a"}, {"name": "b"}]}},
+        {"jobs": {"log": "jobs.csv", "placement": "random"}},
+        {"jobs": [{"name": "a", "placement": "random"}]},
+        {"jobs": [{"name": "a", "workload": {"flows": {"pattern": "permutation"}}}]},
+        {"jobs": [{"name": "a", "workload": {"flows": {"pattern": "ring", "bytes": "1 MB", "bytes_to": "2 MB"}}}]},
+        {"cluster": {}, "jobs": [{"name": "a"}, {"name": "b"}]},
+        {"network": {}},
+        {"network": {"load_balancer": {"ecmp": {"hash": "crc32"}}}},
+        {"fidelity": "packet"},
+    ],
+    ids=json.dumps,
+)
+def test_keys_tell_what_is_drawn(drawn: dict[str, Any]) -> None:
+    assert not reads_seed(NOTHING_DRAWN)
+    assert reads_seed({**NOTHING_DRAWN, **drawn})
 
 
 LOG = """JobID|Submit|ElapsedRaw|Timelimit|AllocTRES|Partition|State

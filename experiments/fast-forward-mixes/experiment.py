@@ -44,19 +44,19 @@ def places(result: Result) -> dict[str, set[int]]:
     return found
 
 
-def _mix(number: int, writing: float) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
+def _mix(number: int, writing: float, failing: bool) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
     """A mix's scenario, the texts of the files that it names, and the lengths of its jobs."""
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        scenario, lengths = mixes.mix(number, Path(folder), writing=writing)
+        scenario, lengths = mixes.mix(number, Path(folder), writing=writing, failing=failing)
         files = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(folder).iterdir())}
     return scenario, files, lengths
 
 
-def compared(numbers: range, *, writing: float = 0.0) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Error of each job of these mixes; mixes left out as jobs stood elsewhere, and CPU seconds of both."""
+def compared(numbers: range, *, writing: float = 0.0, failing: bool = False) -> tuple[pl.DataFrame, dict[str, float]]:
+    """Error of each job of these mixes; mixes left out as jobs stood elsewhere, jobs interrupted, and CPU seconds."""
     rows: list[dict[str, Any]] = []
-    elsewhere, fast_s, full_s = 0, 0.0, 0.0
-    made = [_mix(number, writing) for number in numbers]
+    elsewhere, interrupted, fast_s, full_s = 0, 0, 0.0, 0.0
+    made = [_mix(number, writing, failing) for number in numbers]
     asked = [Asked(text, files=files, full=full) for text, files, _ in made for full in (False, True)]
     ran = iter(run_all(asked))
     for number, (*_, lengths) in zip(numbers, made, strict=True):
@@ -65,6 +65,8 @@ def compared(numbers: range, *, writing: float = 0.0) -> tuple[pl.DataFrame, dic
         if places(fast) != places(full):
             elsewhere += 1
             continue
+        faults = full.summary["cluster"].get("faults") or {}
+        interrupted += sum(of["interruptions"] for of in faults.values())
         reference = spans(full)
         rows += [
             {
@@ -76,7 +78,12 @@ def compared(numbers: range, *, writing: float = 0.0) -> tuple[pl.DataFrame, dic
             }
             for job in fast.summary["jobs"]
         ]
-    return pl.DataFrame(rows), {"elsewhere": elsewhere, "fast_s": fast_s, "full_s": full_s}
+    return pl.DataFrame(rows), {
+        "elsewhere": elsewhere,
+        "interrupted": interrupted,
+        "fast_s": fast_s,
+        "full_s": full_s,
+    }
 
 
 def figures(errors: pl.DataFrame) -> dict[str, float]:
@@ -98,16 +105,20 @@ def stream_error() -> float:
 
 def observe(_results: Results) -> dict[str, Any]:
     """Errors by class."""
-    plain, costs = compared(range(MIXES))
+    plain, plain_costs = compared(range(MIXES))
     writing, writing_costs = compared(range(1000, 1000 + MIXES), writing=0.3)
+    failing, failing_costs = compared(range(2000, 2000 + MIXES), writing=0.3, failing=True)
+    costs = {"plain": plain_costs, "writing": writing_costs, "failing": failing_costs}
     return {
         **figures(plain),
         **{f"{name}_writing": value for name, value in figures(writing).items()},
+        **{f"{name}_failing": value for name, value in figures(failing).items()},
+        "interrupted": failing_costs["interrupted"],
         "stream": stream_error(),
-        "costs": pl.DataFrame([{"mixes": "plain", **costs}, {"mixes": "writing", **writing_costs}]).with_columns(
+        "costs": pl.DataFrame([{"mixes": kind, **row} for kind, row in costs.items()]).with_columns(
             pl.col(pl.Float64).round(2)
         ),
-        "errors": pl.concat([plain, writing]).sort(pl.col("error").abs(), descending=True).head(20),
+        "errors": pl.concat([plain, writing, failing]).sort(pl.col("error").abs(), descending=True).head(20),
     }
 
 

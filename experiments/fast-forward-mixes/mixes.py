@@ -41,10 +41,26 @@ def _workload(rng: random.Random, ranks: int, length_s: float, path: Path) -> No
     workload.write(path)
 
 
-def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, Any], dict[str, float]]:
+def _faults(number: int, hosts: int, until_s: float, base_s: float, path: Path) -> None:
+    """One to four faults of hosts until then, with repairs of about an iteration of `base_s`, as a log.
+
+    A log, so that every iteration (`--full`) and a part of them meet the same.
+    """
+    rng = random.Random(f"faults {number}")  # noqa: S311
+    rows = sorted(
+        (rng.uniform(0, until_s), rng.randrange(hosts), base_s * 10 ** rng.uniform(-0.5, 0.5))
+        for _ in range(rng.randint(1, 4))
+    )
+    lines = [f"{at:.9f},host{host},{repair:.9f}\n" for at, host, repair in rows]
+    path.write_text("time_s,component,repair_s\n" + "".join(lines), encoding="utf-8")
+
+
+def mix(
+    number: int, folder: Path, *, writing: float = 0.0, failing: bool = False
+) -> tuple[dict[str, Any], dict[str, float]]:
     """A scenario, and the length of each job's iterations over that of the longest; `writing` of its jobs write.
 
-    The files that it names are written into `folder`.
+    With `failing` some of its hosts fail. The files that it names are written into `folder`.
     """
     rng = random.Random(number)  # noqa: S311 (a draw for a simulation)
     count = rng.randint(2, 12)
@@ -81,6 +97,10 @@ def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, A
         {"ports_down": 4, "oversubscription": rng.choice([1, 2, 4]), "rate": "100 Gbps", "length": "5 m"},
         {"ports_down": max(leaves, 2), "rate": "100 Gbps", "length": "50 m"},
     ]
+    cluster: dict[str, Any] = {"reaction_delay": "0 s"}
+    if failing:
+        _faults(number, hosts, at + 5 * base, base, folder / "faults.csv")
+        cluster["faults"] = [{"log": "faults.csv"}]
     scenario = {
         "windtunnel": 1,
         "name": f"mix-{number}",
@@ -96,7 +116,7 @@ def mix(number: int, folder: Path, *, writing: float = 0.0) -> tuple[dict[str, A
         "memory": "ignore",
         "results": {"operations": "none", "flows": "none"},
         "jobs": jobs,
-        "cluster": {"reaction_delay": "0 s"},
+        "cluster": cluster,
     }
     return scenario, {f"job-{index}": length / base for index, length in enumerate(lengths)}
 

@@ -25,8 +25,8 @@ MODELS = {
 WHY = {
     "ratio_dense_DP-out": "of a ring over 64 replicas one edge leaves each building, so 16 rings never fill its "
     "cables: with 16 replicas an iteration takes 0.4% longer at 1:16, with 8 1.1%",
-    "latency_least": "with 16 experts under DP-out gathers of parameters share the NICs with messages between stages, and "
-    "those that wait for 1000 us take less of their bandwidth: without them (zero: 0) it costs 0.4%",
+    "latency_least": "with 16 experts under DP-out gathers of parameters share the NICs with messages between stages, "
+    "and those that wait for 1000 us take less of their bandwidth: without them (zero: 0) it costs 0.4%",
 }
 """By figure observed: why a claim on it does not hold."""
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.bill import with_bill
+from windtunnel.given import override_pairs, plain_options
 from windtunnel.interrupts import interruptible
 from windtunnel.policies import class_name, engine_options
 from windtunnel.progress import WRITING, with_phases
 from windtunnel.results import Result
 from windtunnel.results.folder import check_name, check_replaceable, default_name, written_beside
-from windtunnel.results.journal import journal_of, request_text, unfinished
+from windtunnel.results.journal import journal_of, kept_if_of_use, request_text, unfinished
 from windtunnel.results.manifest import manifest
-from windtunnel.source import Source, override_text, read_source
+from windtunnel.source import Source, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ def run(
     after it was killed: see `resume`. `gate` moves the run's clock: see `Simulation`.
     """
     source = read_source(scenario)
-    pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
+    pairs = override_pairs(overrides)
     options: RunOptions = {
         "threads": threads,
         "seed": seed,
@@ -81,7 +82,7 @@ def run(
         "placement": placement,
         "allow_native": allow_native,
     }
-    return run_anywhere(source, pairs, options, out=out, progress=progress, gate=gate)
+    return run_anywhere(source, pairs, plain_options(options), out=out, progress=progress, gate=gate)
 
 
 def run_anywhere(
@@ -127,7 +128,7 @@ def resume(
     Raises `InputError` if no journal of such a run is there, or if what it was made from has changed since.
     """
     left = unfinished(Path(folder), scheduler=scheduler, placement=placement)
-    options: RunOptions = {**left.options, "threads": threads}
+    options = plain_options({**left.options, "threads": threads})
     return run_source(left.source, left.overrides, options, target=left.target, progress=progress, going_on=True)
 
 
@@ -165,6 +166,7 @@ def run_source(
         final = target or (parent / name if name else None)
         kept = journal_of(final) if final is not None and (journal or going_on) else None
         interrupts.journal = kept
+        folder.enter_context(kept_if_of_use(kept))
         if final is not None and going_on:
             given["resume"] = str(kept)
         elif final is not None and journal:
@@ -181,7 +183,9 @@ def run_source(
                 if kept is not None and not going_on:
                     kept.unlink(missing_ok=True)
                 raise
-            tell(0.0, 0.0, 0, WRITING)
+            # Who has raised is not called again.
+            if interrupts.raised is None:
+                tell(0.0, 0.0, 0, WRITING)
         heeding.close()
         if interrupts.raised is not None:
             raise interrupts.raised

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.given import override_pairs
 from windtunnel.policies import engine_options
-from windtunnel.source import override_text, read_source
+from windtunnel.source import read_source
 from windtunnel.topology_view.request import Asked
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def explain(
     Stages, FLOPs, bytes, memory by pipeline rank and communicators of each job. Raises `InputError` on a bad scenario.
     """
     source = read_source(scenario)
-    pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
+    pairs = override_pairs(overrides)
     text = engine.explain(source.text, source.name, str(source.base), pairs, engine_options({"fidelity": fidelity}))
     found: dict[str, Any] = json.loads(text)
     return found
@@ -51,8 +52,7 @@ def topology(
     source = read_source(scenario)
     text = source.text
     if overrides:
-        pairs = [(key, override_text(value)) for key, value in overrides.items()]
-        text = engine.scenario_tree(source.text, source.name, pairs)
+        text = engine.scenario_tree(source.text, source.name, override_pairs(overrides))
     asked = Asked(path=path, fail=fail or [], check=check, whole=True)
     found: dict[str, Any] = json.loads(
         engine.topology(text, source.name, str(source.base), json.dumps(asked.request()))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from windtunnel.engine import InputError
-from windtunnel.source import override_text, read_source
+from windtunnel.given import override_pairs
+from windtunnel.native import consented
+from windtunnel.source import read_source
 from windtunnel.studies.check import check_fidelity, check_values
 from windtunnel.studies.design import axis
 from windtunnel.studies.rows import DEFAULT_METRICS, rows
@@ -42,6 +44,7 @@ def sweep(
     fresh: bool = False,
     tables: bool = False,
     store: str | Path | None = None,
+    allow_native: bool = False,
 ) -> pl.DataFrame:
     """Runs a scenario at every combination of `vary` and returns a frame of a row each.
 
@@ -50,6 +53,7 @@ def sweep(
     are the varied keys, each metric and `METRIC ±`, half of its 95% interval over the seeds, `state`, `message`, `runs`
     and `folder`. Runs are kept in `store`, and served from it; in none if it is None, and `folder` is null.
     `tables` keeps the tables of each run there, for `windtunnel.load(folder)`.
+    `allow_native` lets the library of `network.backend` run in their processes (`windtunnel.native`).
 
     A run that takes longer than `time_limit_s`, or its process more than `memory_limit_bytes`, is a row that says so.
     `engine` is `local`, `ray` or `ray:ADDRESS` (`docs/scale-out.md`); with `local` all runs together take
@@ -59,7 +63,7 @@ def sweep(
     run but for the metric. A point that is refused is a row.
     """
     study, asked = _study(scenario, vary, metrics, seeds, overrides, fidelity)
-    planned = study.plan()
+    planned = consented(study.plan(), allow=allow_native)
     check_values(study, planned[0])
     limits = Limits(workers, time_limit_s, memory_limit_bytes, together_bytes=memory_bytes, engine=engine)
     with _opened(store) as opened:
@@ -101,7 +105,7 @@ def layouts(
         zero=None if zero is None else tuple(zero),
         recompute=None if recompute is None else tuple(recompute),
     )
-    asked = read_job(read_source(scenario), _pairs(overrides), job, gpus)
+    asked = read_job(read_source(scenario), override_pairs(overrides), job, gpus)
     with _opened(store) as opened:
         found = search(asked, opened, space=space, fabric=fabric, top=top, limits=Limits(workers, engine=engine))
     return _lasting(pl.DataFrame([row.record() for row in found], infer_schema_length=None), store)
@@ -139,14 +143,14 @@ def _study(
         study = Study.read(Path(scenario))
         from dataclasses import replace  # noqa: PLC0415
 
-        return replace(study, overrides=(*study.overrides, *_pairs(overrides))), study.metrics or asked
+        return replace(study, overrides=(*study.overrides, *override_pairs(overrides))), study.metrics or asked
     if not isinstance(vary, Mapping):
         raise InputError(f"vary: expected a mapping of keys to their values, found `{vary}`")
     check_fidelity(fidelity, "fidelity")
     source = read_source(scenario)
     axes = tuple(axis(_key(key), _values(values), f"vary[{key!r}]") for key, values in vary.items())
     name = default_name(Path(source.name)) if source.name != "<scenario>" else "sweep"
-    study = Study(name, source, tuple(_pairs(overrides)), axes, seeds=seeds, metrics=asked, fidelity=fidelity)
+    study = Study(name, source, tuple(override_pairs(overrides)), axes, seeds=seeds, metrics=asked, fidelity=fidelity)
     return study, asked
 
 
@@ -165,7 +169,3 @@ def _values(values: object) -> object:
     if isinstance(found, str) or not isinstance(found, Iterable):
         return found
     return [value.item() if hasattr(value, "item") else value for value in found]
-
-
-def _pairs(overrides: Mapping[str, object] | None) -> list[tuple[str, str]]:
-    return [(path, override_text(value)) for path, value in (overrides or {}).items()]

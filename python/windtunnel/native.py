@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.studies.point import Point
 
 
 def trusted_file() -> Path:
@@ -24,6 +28,13 @@ def trusted_file() -> Path:
 def native_options(*, allow: bool) -> dict[str, Any]:
     """What the engine is told. Raises `InputError` for a line of the list that begins with no SHA-256."""
     return {"allow_native": allow, "trusted_native": _trusted(), "notice": _notice}
+
+
+def consented(points: list[Point], *, allow: bool) -> list[Point]:
+    """Points of a study whose runs may load native code, if `allow` says so: it goes where their policies go."""
+    if not allow:
+        return points
+    return [replace(point, policies=(*point.policies, ("allow_native", "yes"))) for point in points]
 
 
 def _trusted() -> list[str]:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel import engine
 from windtunnel.api import run_anywhere
+from windtunnel.given import override_pairs, plain_options
 from windtunnel.policies import engine_options
-from windtunnel.source import Source, override_text, read_source
+from windtunnel.source import Source, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windtunnel._engine import Gate, RunOptions
+    from windtunnel._engine import Gate
     from windtunnel.progress import AnyProgress
     from windtunnel.results import Result
 
@@ -44,10 +45,10 @@ class Plan:
         full: bool = False,
     ) -> None:
         source = read_source(scenario)
-        pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
-        options: RunOptions = {"fidelity": fidelity, "seed": seed, "full": full}
+        pairs = override_pairs(overrides)
+        options = plain_options({"fidelity": fidelity, "seed": seed, "full": full})
         self._planned = engine.Plan(source.text, source.name, str(source.base), pairs, engine_options(options))
-        self._full = full
+        self._full = options["full"]
         self._base = source.base
         # What was unpacked stays as long as a plan reads it.
         self._files: _Files | None = None
@@ -59,7 +60,7 @@ class Plan:
         Returns the plan. Raises `InputError` if the value is wrong, and the plan is what it was.
         """
         changes = {key: value} if isinstance(key, str) else key
-        self._planned = self._planned.with_set([(path, override_text(value)) for path, value in changes.items()])
+        self._planned = self._planned.with_set(override_pairs(changes))
         return self
 
     def copy(self) -> Self:
@@ -99,7 +100,7 @@ class Plan:
         """Runs it; the options and what is raised are those of `windtunnel.run`."""
         # Messages, manifests and journals say what would give the same run.
         source = Source(json.dumps(self.scenario, indent=2), self._planned.source(), self._base)
-        options: RunOptions = {"threads": threads, "full": self._full, "allow_native": allow_native}
+        options = plain_options({"threads": threads, "full": self._full, "allow_native": allow_native})
         return run_anywhere(source, [], options, out=out, progress=progress, plan=self._planned, gate=gate)
 
     def __getstate__(self) -> tuple[bytes, bool]:

@@ -111,7 +111,7 @@ def _complain_of(error: Exception) -> int:
         from windtunnel.engine import InputError, RunError
 
         if isinstance(error, InputError):
-            return _complain(str(error), BAD_INPUT)
+            return _full_disk(str(error)) or _complain(str(error), BAD_INPUT)
         if isinstance(error, RunError):
             return _complain(str(error), FAILED)
     raise error
@@ -128,6 +128,12 @@ def _complain_of_import(error: ImportError) -> int:
     raise error
 
 
+def _full_disk(message: str) -> int | None:
+    """Complains of a disk that the engine found full; None if `message` is another."""
+    found = re.fullmatch(rf"`?([^`\n]+)`?: [^\n]*\(os error {errno.ENOSPC}\)", message)
+    return found and _complain_of_system(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), found[1]))
+
+
 def _complain_of_system(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         # Whoever read has seen enough, as with `head`; 128 and SIGPIPE is what shells say of others.
@@ -136,7 +142,8 @@ def _complain_of_system(error: OSError) -> int:
     where = f": `{error.filename}`" if error.filename else ""
     if error.errno == errno.ENOSPC:
         hint = "free some space, or write elsewhere with `--out`"
-        return _complain(f"the disk is full{where}; nothing was left there\n\nhint: {hint}", FAILED)
+        left = "; ".join(getattr(error, "__notes__", ())) or "nothing was left there"
+        return _complain(f"the disk is full{where}; {left}\n\nhint: {hint}", FAILED)
     return _complain(f"{(error.strerror or str(error)).lower()}{where}", BAD_INPUT)
 
 

@@ -26,6 +26,9 @@ MemoryOption = Annotated[
 EngineOption = Annotated[
     str, Option("--engine", metavar="local|ray[:ADDRESS]", help="Where: on this machine, or on a Ray cluster.")
 ]
+NativeOption = Annotated[
+    bool, Option("--allow-native", help="Let the library of `network.backend` run in the runs' processes.")
+]
 FreshOption = Annotated[bool, Option("--fresh", help="Run anew what the store has.")]
 
 

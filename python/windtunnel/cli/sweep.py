@@ -15,6 +15,7 @@ from windtunnel.cli.study_options import (
     EngineOption,
     MemoryLimitOption,
     MemoryOption,
+    NativeOption,
     TimeLimitOption,
     WorkersOption,
     executor_of,
@@ -69,6 +70,7 @@ def sweep(
     memory_limit: MemoryLimitOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
+    allow_native: NativeOption = False,
     fresh: Annotated[bool, Option("--fresh", help="Run all points anew.")] = False,
     tables: Annotated[bool, Option("--tables", help="Keep the tables of each run, not its summary alone.")] = False,
     store: Annotated[Path, Option(help="Folder of runs.")] = Path("runs"),
@@ -82,6 +84,7 @@ def sweep(
 ) -> int:
     """Run all points of a study and put their figures into one table. Points that were run before are not run again."""
     from windtunnel.cli.study_progress import study_progress
+    from windtunnel.native import consented
     from windtunnel.studies.check import check_fidelity, check_values
     from windtunnel.studies.follow import follow_width, followed
     from windtunnel.studies.rows import DEFAULT_METRICS, rows
@@ -104,7 +107,7 @@ def sweep(
     width = None if follow is None else follow_width(follow)
     if width is not None and study.seeds < 2:
         study = _with(study, seeds=2)
-    planned = study.plan(say)
+    planned = consented(study.plan(say), allow=allow_native)
     check_values(study, planned[0])
     limits = limits_of(workers, time_limit, memory_limit, memory)
     target = out_file or store / f"{file_name(study.name)}.parquet"

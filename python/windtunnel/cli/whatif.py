@@ -12,7 +12,14 @@ from windtunnel.cli.app import DONE, INTERRUPTED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.cli.run import parse_override
-from windtunnel.cli.study_options import EngineOption, FreshOption, MemoryOption, WorkersOption, limits_of
+from windtunnel.cli.study_options import (
+    EngineOption,
+    FreshOption,
+    MemoryOption,
+    NativeOption,
+    WorkersOption,
+    limits_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
     from windtunnel.whatif import Change, Means
 
 KEPT = "interrupted: the runs that were done are kept; the same command goes on"
+
+AGREE = "all seeds agree, so there is no interval; what is drawn seldom needs more of them: `--seeds`"
 
 ScenarioArgument = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
 SeedsOption = Annotated[int, Option("--seeds", min=2, help="Runs of each side, with as many seeds.")]
@@ -75,6 +84,7 @@ def drain(
     workers: WorkersOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -103,6 +113,7 @@ def drain(
                 store=store,
                 limits=limits_of(workers, memory=memory, engine=engine),
                 fresh=fresh,
+                allow_native=allow_native,
                 done=None if json else progress.count,
             )
         except KeyboardInterrupt:
@@ -145,6 +156,8 @@ def drain(
             "`--window '1 d'` says how much hangs on the instant",
             markup=False,
         )
+    elif all(option.interval is None for option in found.options):
+        talk().print(AGREE, markup=False)
     return DONE
 
 
@@ -163,6 +176,7 @@ def fail(
     workers: WorkersOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -175,7 +189,9 @@ def fail(
         return asked.fail(scenario, part, at=at, lasts=lasts, overrides=pairs, means=means)
 
     limits = limits_of(workers, memory=memory, engine=engine)
-    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, limits=limits, store=store, as_json=json
+    )
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -189,6 +205,7 @@ def add(
     workers: WorkersOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -201,7 +218,9 @@ def add(
         return asked.add(scenario, hosts, overrides=pairs, means=means)
 
     limits = limits_of(workers, memory=memory, engine=engine)
-    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, limits=limits, store=store, as_json=json
+    )
 
 
 @app.command(name="set")
@@ -215,6 +234,7 @@ def set_key(
     workers: WorkersOption = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
+    allow_native: NativeOption = False,
     store: StoreOption = Path("runs"),
     json: JsonOption = False,
 ) -> int:
@@ -228,7 +248,9 @@ def set_key(
         return asked.change(scenario, changed, overrides=pairs, means=means)
 
     limits = limits_of(workers, memory=memory, engine=engine)
-    return _changed(ask, seeds, metrics, fresh=fresh, limits=limits, store=store, as_json=json)
+    return _changed(
+        ask, seeds, metrics, allow_native=allow_native, fresh=fresh, limits=limits, store=store, as_json=json
+    )
 
 
 def _changed(
@@ -236,6 +258,7 @@ def _changed(
     seeds: int,
     metrics: list[str] | None,
     *,
+    allow_native: bool,
     fresh: bool,
     limits: Limits,
     store: Path,
@@ -248,7 +271,8 @@ def _changed(
 
     with study_progress(0) as progress:
         try:
-            found = ask(Means(seeds, tuple(metrics or ()), store, limits, fresh=fresh, progress=progress))
+            means = Means(seeds, tuple(metrics or ()), store, limits, fresh, progress, allow_native)
+            found = ask(means)
         except KeyboardInterrupt:
             talk().print(KEPT)
             return INTERRUPTED
@@ -275,4 +299,6 @@ def _changed(
     out().print(table)
     runs = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else "nothing is drawn: 1 run each"
     out().print(f"{found.what}; {runs}", markup=False, soft_wrap=True)
+    if len(found.seeds) > 1 and all(one.interval is None for one in found.differences):
+        talk().print(AGREE, markup=False)
     return DONE

@@ -41,11 +41,13 @@ def stats(
     json: Json = False,
 ) -> None:
     """Say what FILE consists of: collectives by size, computation by label, streams, steps."""
+    from windtunnel.results.folder import write_beside
+
     answer = _edit({"do": "stats", "file": _existing(file), "matrix": matrix is not None})
     rows = answer.pop("matrix_bytes", None)
     if matrix is not None and rows is not None:
         text = "\n".join(",".join(map(str, row)) for row in rows) + "\n"
-        matrix.write_text(text, encoding="utf-8")
+        write_beside(matrix, text.encode())
     if json:
         print_json(json_module.dumps(answer))
         return

@@ -300,12 +300,15 @@ def _evidence(summary: dict[str, Any]) -> str:
     return section("Evidence", remark, table(["constant", "how it is known", "source"], rows))
 
 
-OF_THE_MACHINE = ("command", "finished", "wall_time_s", "machine")
-"""Entries of the manifest that tell when and where: equal runs have equal reports, so these are in the file alone."""
+OF_THE_MACHINE = ("command", "finished", "wall_time_s", "machine", "threads")
+"""Entries of the manifest and its options that tell when, where and how: equal runs have equal reports, so these are in
+the file alone."""
 
 
 def _manifest(result: Result) -> Raw:
     entries = {key: value for key, value in result.manifest.items() if key not in OF_THE_MACHINE}
+    if isinstance(options := entries.get("options"), dict):
+        entries["options"] = {key: value for key, value in options.items() if key not in OF_THE_MACHINE}
     rows = [[key, Raw(f"<code>{text(_plain(value))}</code>")] for key, value in entries.items()]
     remark = "What it takes to run this again. `scenario.yaml` and `manifest.json`, which says when and where it ran, "
     remark += "lie beside this file."

@@ -6,7 +6,9 @@ with what was asked for, so `resume` needs nothing but the folder's name.
 
 from __future__ import annotations
 
+import errno
 import json
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,8 @@ from windtunnel.policies import class_name, is_own
 from windtunnel.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from windtunnel._engine import RunOptions
 
 SUFFIX = ".journal"
@@ -37,6 +41,24 @@ class Unfinished:
 def journal_of(target: Path) -> Path:
     """The journal of the run that is to have the folder `target`."""
     return target.with_name(target.name + SUFFIX)
+
+
+@contextmanager
+def kept_if_of_use(journal: Path | None) -> Iterator[None]:
+    """Where the disk gets full within it: a journal that a run can go on with stays and is told of, another goes."""
+    try:
+        yield
+    except OSError as error:
+        if journal is not None and error.errno == errno.ENOSPC:
+            try:
+                engine.journal_request(str(journal))
+            except InputError:
+                with suppress(OSError):
+                    journal.unlink(missing_ok=True)
+            else:
+                goes_on = f"`windtunnel run --resume {journal.with_suffix('')}` goes on with it"
+                error.add_note(f"`{journal}` was left: once there is space, {goes_on}")
+        raise
 
 
 def request_text(

@@ -2,7 +2,7 @@
 
 What is drawn is drawn alike on both sides (a component fails when it does), so the difference of two runs of a seed is
 the change and what follows from it. Its mean over the seeds has a 95% interval by Student's t. Where nothing is drawn
-all seeds are one run; then each side is run once, and there is no interval.
+(`draws` looks) all seeds are one run; then each side is run once, and there is no interval.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError
+from windtunnel.given import override_pairs
+from windtunnel.native import consented
 from windtunnel.results.folder import write_beside
 from windtunnel.source import override_text, read_source
 from windtunnel.student import quantile
@@ -23,6 +25,7 @@ from windtunnel.studies.ask import failure, opened, summaries
 from windtunnel.studies.point import Point
 from windtunnel.studies.rows import figures, metric
 from windtunnel.whatif.drain import seconds
+from windtunnel.whatif.draws import reads_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +55,7 @@ class Difference:
     difference: float
     """Mean of after less before, seed by seed."""
     interval: tuple[float, float] | None
-    """95% interval of that mean; None where nothing is drawn."""
+    """95% interval of that mean; None where nothing is drawn, or all draws agree."""
     by_seed: tuple[float, ...]
 
     @property
@@ -90,6 +93,8 @@ class Means:
     limits: Limits | None = None
     fresh: bool = False
     progress: Callable[[Progress], None] | None = None
+    allow_native: bool = False
+    """Whether the library of `network.backend` may run."""
 
 
 def change(
@@ -108,14 +113,17 @@ def change(
     if means.seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {means.seeds}: one run shows no spread")
     source = read_source(scenario)
-    before = _pairs(overrides or {})
-    after = [*before, *_pairs(keys)]
-    first = _tree(source, before).get("seed")
-    numbers = range(first if isinstance(first, int) else 0, (first if isinstance(first, int) else 0) + means.seeds)
+    before = override_pairs(overrides)
+    after = [*before, *override_pairs(keys)]
+    trees = [_tree(source, side) for side in (before, after)]
+    seed = trees[0].get("seed")
+    first = seed if isinstance(seed, int) else 0
+    numbers = range(first, first + means.seeds)
     with opened(means.store) as store:
         found = _both(source, before, after, numbers[:2], store, means)
         metrics = means.metrics or _shared(found)
-        drawn = any(_figures(side[0], metrics) != _figures(side[1], metrics) for side in found)
+        differ = any(_figures(side[0], metrics) != _figures(side[1], metrics) for side in found)
+        drawn = differ or any(reads_seed(tree) for tree in trees)
         if drawn and len(numbers) > 2:
             rest = _both(source, before, after, numbers[2:], store, means)
             found = tuple([*one, *more] for one, more in zip(found, rest, strict=True))
@@ -143,7 +151,7 @@ def fail(
     if (at is None) != (lasts is None):
         raise InputError("expected `--at` and `--for` together, found one of them")
     source = read_source(scenario)
-    tree = _tree(source, _pairs(overrides or {}))
+    tree = _tree(source, override_pairs(overrides))
     if at is None or lasts is None:
         failed = _list(tree, "topology", "failed")
         return change(
@@ -171,7 +179,7 @@ def add(
     means: Means | None = None,
 ) -> Change:
     """What so many hosts more do, or fewer where negative."""
-    tree = _tree(read_source(scenario), _pairs(overrides or {}))
+    tree = _tree(read_source(scenario), override_pairs(overrides))
     topology = tree.get("topology")
     present = topology.get("hosts") if isinstance(topology, dict) else None
     if not isinstance(present, int) or isinstance(present, bool):
@@ -180,10 +188,6 @@ def add(
         raise InputError(f"expected hosts to remain, found {present} and {hosts} to add")
     said = f"{hosts} hosts more" if hosts >= 0 else f"{-hosts} hosts fewer"
     return change(scenario, {"topology.hosts": present + hosts}, what=said, overrides=overrides, means=means)
-
-
-def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(path, override_text(value)) for path, value in values.items()]
 
 
 def _tree(source: Source, overrides: list[tuple[str, str]]) -> dict[str, Any]:
@@ -214,6 +218,7 @@ def _both(
         for name, side in (("before", before), ("after", after))
         for seed in numbers
     ]
+    points = consented(points, allow=means.allow_native)
     outcomes = list(summaries(points, store, limits=means.limits, fresh=means.fresh, progress=means.progress))
     for outcome in outcomes:
         if outcome.summary is None:
@@ -239,7 +244,8 @@ def _difference(path: str, before: list[dict[str, float]], after: list[dict[str,
     by_seed = [b[path] - a[path] for a, b in zip(before, after, strict=True)]
     mean = fmean(by_seed)
     interval = None
-    if len(by_seed) > 1:
+    # A few draws that agree say nothing of how far others may be.
+    if len(set(by_seed)) > 1:
         half = quantile((1 + LEVEL) / 2, len(by_seed) - 1) * stdev(by_seed) / math.sqrt(len(by_seed))
         interval = (mean - half, mean + half)
     here, there = (fmean(one[path] for one in side) for side in (before, after))

@@ -5,9 +5,10 @@ several seeds. Seeds are common to all: a component fails when it does whatever 
 runs of a seed is the drain and what follows from it. Job-hours lost of a seed: the sum over all jobs of how much later
 each ends than without the drain. The mean's interval and the confidence of the verdict are Student's t over the seeds.
 
-Of a log or a list of jobs where nothing fails all seeds are one run: there is nothing to be unsure of but when the
-drain begins and what comes then. Each option is run once, and has no interval; with a `window` the instant is drawn for
-each seed, the same for all, and the interval is that of the mean over instants of the window.
+Of a log or a list of jobs where nothing fails all seeds are one run (`draws` looks whether that can be said): there is
+nothing to be unsure of but when the drain begins and what comes then. Each option is run once, and has no interval;
+with a `window` the instant is drawn for each seed, the same for all, and the interval is that of the mean over instants
+of the window.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError
+from windtunnel.given import override_pairs
+from windtunnel.native import consented
 from windtunnel.results import Result
-from windtunnel.source import override_text, read_source
+from windtunnel.source import read_source
 from windtunnel.student import cdf, quantile
 from windtunnel.studies.ask import failure, opened
 from windtunnel.studies.point import Point
 from windtunnel.studies.runner import run_points
+from windtunnel.whatif.draws import reads_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +89,7 @@ class Drain:
     seeds: tuple[int, ...]
     """Those that were run; one where nothing is drawn."""
     drawn: bool
-    """Whether runs of two seeds differ without the drain: faults, or jobs that are drawn."""
+    """Whether runs may hang on their seed without the drain: by faults, or jobs that are drawn."""
     window_s: float
     """In which the drain begins at a drawn instant; 0: it begins when it is said to."""
     options: tuple[Option, ...]
@@ -123,6 +127,7 @@ def drain(
     limits: Limits | None = None,
     fresh: bool = False,
     done: Callable[[int, int], None] | None = None,
+    allow_native: bool = False,
 ) -> Drain:
     """Compares draining `part` of `scenario` from `at` on for `lasts` with doing it later or after moving jobs away.
 
@@ -130,7 +135,8 @@ def drain(
     drawn for each seed; without one, where nothing else is drawn either, each option is run once. `tolerance` in
     job-hours tells safe from risky; by default a hundredth of the job-hours that the scenario takes. `done` hears of
     runs done, and of how many there are. Runs are kept in `store`, where unchanged ones are taken from unless `fresh`;
-    without one they are gone afterwards. Raises `InputError` for a bad scenario, part or time.
+    without one they are gone afterwards. `allow_native` lets the library of `network.backend` run in their processes.
+    Raises `InputError` for a bad scenario, part or time.
     """
     start, length, ahead = (seconds(at, "at"), seconds(lasts, "for"), seconds(notice, "notice"))
     if length <= 0:
@@ -139,14 +145,18 @@ def drain(
     if seeds < 2:
         raise InputError(f"seeds: expected at least 2, found {seeds}: one run shows no spread")
     source = read_source(scenario)
-    planned, first = _written(source, overrides or {})
+    root = _written(source, overrides or {})
+    cluster, first = root.get("cluster"), root.get("seed")
+    planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
+    planned = planned if isinstance(planned, list) else []
+    first = first if isinstance(first, int) else 0
     numbers = tuple(range(first, first + seeds))
     begins = [start + count * length for count in LATER]
-    pairs = [(path, override_text(value)) for path, value in (overrides or {}).items()]
+    pairs = override_pairs(overrides)
     with opened(store) as kept:
-        runs = _Runs(source, pairs, kept, limits, fresh, done)
+        runs = _Runs(source, pairs, kept, limits, fresh, done, allow_native=allow_native)
         base = runs.taken([(seed, {}) for seed in numbers[:2]], expected=(3 + len(begins)) * seeds)
-        drawn = not base[0].same(base[1])
+        drawn = reads_seed(root) or not base[0].same(base[1])
         if not drawn:
             numbers = numbers if span > 0 else numbers[:1]
         # The same part of the window for all options, so that they can be compared.
@@ -192,15 +202,11 @@ def drain(
     )
 
 
-def _written(source: Source, overrides: Mapping[str, object]) -> tuple[list[object], int]:
-    """Maintenance and seed of a scenario with its overrides. What is wrong with it, the engine says."""
-    pairs = [(path, override_text(value)) for path, value in overrides.items()]
+def _written(source: Source, overrides: Mapping[str, object]) -> dict[str, Any]:
+    """A scenario with its overrides. What is wrong with it, the engine says."""
+    pairs = override_pairs(overrides)
     root = json.loads(engine.scenario_tree(source.text, source.name, pairs))
-    root = root if isinstance(root, dict) else {}
-    cluster = root.get("cluster")
-    planned = cluster.get("maintenance") if isinstance(cluster, dict) else None
-    seed = root.get("seed")
-    return planned if isinstance(planned, list) else [], seed if isinstance(seed, int) else 0
+    return root if isinstance(root, dict) else {}
 
 
 _Asked = tuple[int, dict[str, object]]
@@ -257,9 +263,12 @@ class _Runs:
         limits: Limits | None,
         fresh: bool,
         done: Callable[[int, int], None] | None,
+        *,
+        allow_native: bool,
     ) -> None:
         self._source, self._overrides, self._store = source, overrides, store
         self._limits, self._fresh, self._done = limits, fresh, done
+        self._allow_native = allow_native
         self._made = 0
 
     def taken(self, asked: Sequence[_Asked], expected: int) -> list[_Taken]:
@@ -276,8 +285,9 @@ class _Runs:
     def _run(self, asked: Sequence[_Asked], expected: int) -> list[_Taken | Exception]:
         points = []
         for seed, more in asked:
-            pairs = [(path, override_text(value)) for path, value in more.items()]
+            pairs = override_pairs(more)
             points.append(Point(self._source, (*self._overrides, *pairs), seed=seed, varied={"seed": seed}))
+        points = consented(points, allow=self._allow_native)
 
         def heard(progress: Progress) -> None:
             if self._done is not None and progress.done:
