@@ -7,7 +7,7 @@
 use std::path::Path;
 
 /// What the tests read, below the data's folder.
-const NEEDED: [&str; 25] = [
+const NEEDED: [&str; 30] = [
     "compute_profiles/vidur_a100_Meta-Llama-3-70B_mlp.csv.gz",
     "compute_profiles/vidur_a100_Meta-Llama-3-8B_mlp.csv.gz",
     "compute_profiles/vidur_h100_Llama-2-70b-hf_mlp.csv.gz",
@@ -33,6 +33,11 @@ const NEEDED: [&str; 25] = [
     "models/hf_via_simai/qwen3-235B-A22B_config.json",
     "models/hf_via_simai/qwen3-30B-A3B_config.json",
     "models/hf_via_simai/qwen3-8B_config.json",
+    "storage",
+    "traces_kineto",
+    "traces_mpi",
+    "traces_nccl",
+    "traces_nsys",
 ];
 
 #[allow(dead_code, reason = "the scenario crate has a build script of its own, which calls `tell`")]

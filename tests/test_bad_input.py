@@ -65,6 +65,7 @@ EDITS = {
     "unknown fidelity": ("fidelity: flow", "fidelity: flows"),
     "another version": ("windtunnel: 1", "windtunnel: 2"),
     "empty file": (BASE, ""),
+    "two documents": (JOBS, JOBS + "---\nseed: 2\n"),
     "list for a scenario": (BASE, "- 1\n"),
     "no jobs": (JOBS, "jobs: []\n"),
 }
@@ -247,6 +248,7 @@ GOALS: dict[str, str | bytes] = {
         "num_ranks 1\nrank 0 {\na: calc 5\nb: calc 5\nc: calc 1\na requires b\nb requires c\nc requires a\n}\n"
     ),
     "goal: wrong magic": bytes(range(64)),
+    "goal: UTF-16": "num_ranks 1\n".encode("utf-16-le"),
     "goal: binary cut off": (4223).to_bytes(8, "little") + b"\x00\x00\x00\x00\x00",
     "goal: empty": "",
     "goal: peer out of range": PAIR % "send 100b to 7 tag 5",
@@ -297,7 +299,8 @@ GRAPHS: dict[str, tuple[str, str | bytes, str]] = {
     "graph: format that cannot be told": ("fabric.txt", "four hosts and a switch\n", ""),
     "graph: unknown format": ("fabric.csv", EDGES, "format: edge-lists"),
     "graph: empty file": ("fabric.csv", "", ""),
-    "graph: neither text nor gzip": ("fabric.csv", b"\xff\xfe\x00", ""),
+    "graph: neither text nor gzip": ("fabric.csv", b"\xff\x00\x00", ""),
+    "graph: UTF-16": ("fabric.csv", EDGES.encode("utf-16"), ""),
     "graph: gzip cut off": ("fabric.csv.gz", gzip.compress(EDGES.encode(), mtime=0)[:20], ""),
 }  # fmt: skip
 

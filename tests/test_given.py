@@ -142,6 +142,13 @@ def test_utf_16_is_named(tmp_path: Path, command: Command) -> None:
     assert "is UTF-16 text, expected UTF-8" in command("run", "wide.yaml", check=2).stderr
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_named_with_and_without_a_mark(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "wide.yaml").write_text("windtunnel: 1", encoding=encoding)
+    with pytest.raises(windtunnel.InputError, match="is UTF-16 text, expected UTF-8"):
+        windtunnel.run(tmp_path / "wide.yaml")
+
+
 def test_list_alone_lists_the_kinds(command: Command) -> None:
     listed = [line.split()[0] for line in command("list").stdout.splitlines()]
     assert {"transports", "topologies", "gpus", "schedulers"} <= set(listed)

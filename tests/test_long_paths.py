@@ -70,6 +70,12 @@ def test_tcp_fills_a_long_path_whose_marks_follow_it() -> None:
     assert utilisation("cubic", 10_000) > 0.6
 
 
+@pytest.mark.parametrize(("transport", "least"), [("dctcp", 0.33), ("dcqcn", 0.55), ("mprdma", 0.55)])
+def test_so_do_the_laws_of_marks(transport: str, least: float) -> None:
+    """The rows of docs/transports.md: 0.40, 0.66 and 0.67."""
+    assert utilisation(transport, 10_000) > least
+
+
 def test_thresholds_are_told_and_low_ones_are_warned_of() -> None:
     whole, low = _run("dctcp", 1_000), _run("dctcp", 1_000, LOW)
     assert whole["jobs"][0]["warnings"] == []

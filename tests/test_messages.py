@@ -82,7 +82,7 @@ TRAINING: dict[str, Any] = {
 ODD: tuple[Any, ...] = (3, -1, 2.5, 1e30, "x", "", True, None, [], [1], {}, {"a": 1})
 
 STRANGE = re.compile(
-    r"\b(?:[iuf](?:8|16|32|64|128)|usize|struct|enum|tuple|Option|serde|variant|untagged|tagged|newtype|visitor|scalar|"
+    r"\b(?:[iuf](?:8|16|32|64|128)|usize|struct|enum|tuple|Option|serde|variant|untagged|tagged|newtype|visitor|scalar|from_str\w*|"
     r"deserializ\w*|sequence (?:start|end)|mapping (?:start|end)|unit value|string or map|data did not match)\b|::"
 )
 

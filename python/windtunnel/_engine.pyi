@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 class InputError(ValueError): ...
 
 class RunError(RuntimeError):
-    why: str  # stuck, lost, cut off, pause cycle, silent, horizon, starved, sink, model, parted or defect
+    why: str  # stuck, lost, cut off, pause cycle, silent, horizon, starved, sink, model, parted, memory or defect
 
 class RunOptions(TypedDict, total=False):
     threads: int | None

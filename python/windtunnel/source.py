@@ -53,7 +53,9 @@ def read_text(path: Path) -> str:
 
 def _decoded(data: bytes, what: str) -> str:
     """Text of bytes in UTF-8, or an `InputError` that says what they are instead."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    # Letters of UTF-16 have one byte of two, and scenarios begin with letters: without a mark of each pair one is NUL.
+    wide = len(data) > 3 and bool(data[0]) != bool(data[1]) and bool(data[2]) != bool(data[3])
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or wide:
         raise InputError(f"{what} is UTF-16 text, expected UTF-8\n\nhint: `iconv -f utf-16 -t utf-8` converts it")
     try:
         return data.decode("utf-8").replace("\r\n", "\n")

@@ -177,6 +177,44 @@ def links_carry_what_their_rate_allows(seen: Seen) -> Iterator[str]:
                     yield f"{fidelity}: {name} says {said}, its bytes {least} to {most}"
 
 
+MTU, HEADER, CONTROL = 4150, 66, 64
+"""Bytes of a full packet, of its header and of a control packet, where a scenario says nothing."""
+
+
+@rule
+def nics_send_payload_headers_and_what_is_counted_apart(seen: Seen) -> Iterator[str]:
+    """Bytes on the links up from NICs: of flows payload and headers, of packets that, what is sent again, and control packets.
+
+    Of patterns over hosts of one GPU, where every message crosses one such link.
+    """
+    (job, *others), network = seen.case.scenario["jobs"], seen.case.scenario.get("network", {})
+    if others or seen.case.scenario["topology"].get("host", {}).get("gpus", 1) != 1 or network.get("telemetry"):
+        return
+    full = int(str(network.get("mtu", MTU)).split()[0])
+    for fidelity, summary in seen.of("flow", "packet"):
+        run, (said,) = seen.runs[fidelity], summary["jobs"]
+        payload = _payload(job, said["ranks"])
+        whole = said["simulated_iterations"] == said["iterations"]
+        if payload is None or not whole or summary["network"]["background"] or "links" not in run.tables:
+            continue
+        messages, sent = (count * said["iterations"] for count in payload)
+        links = run.table("links")
+        ups = links.filter(links["tier"] == "nic-up")
+        if ups.height == 0:
+            continue
+        carried = int(ups["bytes"].sum())
+        least = sent + messages * -(-(sent // messages) // (full - HEADER)) * HEADER
+        most = least
+        if fidelity == "packet":
+            # Each part of a message over several queue pairs has a last packet of its own.
+            most += messages * (network.get("queue_pairs", 1) - 1) * HEADER
+            most += summary["network"]["retransmissions"] * full + int(ups["control_packets"].sum()) * CONTROL
+        # A flow's bytes are rounded on each link.
+        slack = ups.height if fidelity == "flow" else 0
+        if not least - slack <= carried <= most + slack:
+            yield f"{fidelity}: NICs sent {carried} B, payload and headers are {least} B, with what is beside them {most} B"
+
+
 @rule
 def much_that_is_sent_again_in_vain_is_told(seen: Seen) -> Iterator[str]:
     """Time-outs come too early where queues are long: a warning tells of more than one packet in a thousand."""

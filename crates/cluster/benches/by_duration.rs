@@ -51,7 +51,7 @@ fn main() {
     } else {
         let began = Instant::now();
         let shape = Shape::fit(&logged.jobs).expect("there are many");
-        let mut drawn = shape.draw(count, 1);
+        let mut drawn = shape.draw(count, 1).expect("they come within 584 years");
         let day = 86_400_000_000_000;
         let scale = Scale {
             gpus: 8.0,

@@ -4,8 +4,7 @@
 //! therefore added up before it is allocated, with less per item than it really takes, so that nothing is refused that
 //! would have fitted.
 
-use std::fs;
-
+use windtunnel_kernel::memory::available;
 use windtunnel_plan::error::InputError;
 
 /// Something that there is one of for each of many.
@@ -51,41 +50,6 @@ fn gigabytes(bytes: u128) -> String {
     if gigabytes < 100.0 { format!("{gigabytes:.1}") } else { format!("{gigabytes:.0}") }
 }
 
-/// Bytes that this process may still take: the least of what the machine has, what its control group may have, and what
-/// the limit of its address space leaves. `None` where nobody says.
-pub(crate) fn available() -> Option<u64> {
-    [machine(), group(), address_space()].into_iter().flatten().min()
-}
-
-/// `MemAvailable` and free swap.
-fn machine() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    Some(kilobytes(&text, "MemAvailable:")?.saturating_add(kilobytes(&text, "SwapFree:").unwrap_or(0)))
-}
-
-/// The bytes on a line such as `MemAvailable:   123 kB`.
-fn kilobytes(text: &str, key: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-    rest.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)
-}
-
-fn group() -> Option<u64> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let of = |most: &str, used: &str| Some(number(most)?.saturating_sub(number(used)?));
-    of("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current").or_else(|| {
-        let folder = "/sys/fs/cgroup/memory/memory";
-        of(&format!("{folder}.limit_in_bytes"), &format!("{folder}.usage_in_bytes"))
-    })
-}
-
-fn address_space() -> Option<u64> {
-    let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let soft = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
-    let most = soft.split_whitespace().next()?.parse::<u64>().ok()?;
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    Some(most.saturating_sub(kilobytes(&status, "VmSize:")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,20 +72,5 @@ mod tests {
         let both = [Items { what: "a", count: 6, each: 10 }, Items { what: "b", count: 5, each: 10 }];
         assert!(check_against(110, "x", &both, "").is_ok());
         assert!(check_against(109, "x", &both, "").is_err());
-    }
-
-    /// This machine says what it has, and it is neither nothing nor absurd.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_machine_says_what_it_has() {
-        let found = available().expect("Linux says it");
-        assert!((1 << 20..1 << 50).contains(&found), "{found}");
-    }
-
-    #[test]
-    fn a_line_of_meminfo_is_read() {
-        let text = "MemTotal:       100 kB\nMemAvailable:   7 kB\n";
-        assert_eq!(kilobytes(text, "MemAvailable:"), Some(7 * 1_024));
-        assert_eq!(kilobytes(text, "SwapFree:"), None);
     }
 }

@@ -143,6 +143,10 @@ pub(crate) fn explained(place: String, message: &str) -> InputError {
             None => error,
         };
     }
+    if message.starts_with("multiple YAML documents") {
+        let text = "a second document begins here, expected one in a file";
+        return InputError::new(place, text).hint("`---` begins a document; each needs a file of its own");
+    }
     if let (Some(name), true) = (quoted, message.starts_with("missing field")) {
         return InputError::new(place, format!("`{name}` is missing"));
     }
@@ -352,6 +356,15 @@ mod tests {
         ];
         for (message, text) in cases {
             assert_eq!(typed(message), text);
+        }
+    }
+
+    #[test]
+    fn two_documents_are_told_in_words_of_the_file() {
+        for overrides in [&[][..], &[("seed", "7")]] {
+            let text = error(&format!("{TEXT}---\nseed: 2\n"), overrides);
+            assert!(text.starts_with("a.yaml:14:1: a second document begins here"), "{text}");
+            assert!(!text.contains("from_str"), "{text}");
         }
     }
 

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use windtunnel_kernel::encoding::not_utf8;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
 
@@ -58,8 +59,23 @@ pub fn names(kind: &str) -> Vec<&'static str> {
 /// [`InputError`] at `place` when it is absent or cannot be read.
 pub fn read(path: &Path, place: &str) -> Result<String, InputError> {
     present(path, place)?;
-    std::fs::read_to_string(path)
-        .map_err(|error| InputError::new(place, format!("cannot read `{}`: {error}", path.display())))
+    let fault = |what: &str| InputError::new(place, format!("cannot read `{}`: {what}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| fault(&error.to_string()))?;
+    in_utf8(bytes, fault)
+}
+
+/// `bytes` as text, or the `fault` of what they are instead.
+///
+/// # Errors
+/// That, of bytes that are not in UTF-8.
+pub fn in_utf8(bytes: Vec<u8>, fault: impl Fn(&str) -> InputError) -> Result<String, InputError> {
+    match not_utf8(&bytes) {
+        Some((what, hint)) => Err(fault(what).hint(hint)),
+        None => String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() + 1;
+            fault(&format!("it is not text in UTF-8: byte {at}"))
+        }),
+    }
 }
 
 /// Refuses a file that is not there.

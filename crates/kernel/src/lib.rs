@@ -6,6 +6,7 @@
 #![warn(unreachable_pub)]
 
 pub mod digest;
+pub mod encoding;
 pub mod executor;
 pub mod ids;
 pub mod math;

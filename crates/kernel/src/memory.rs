@@ -1,12 +1,16 @@
-//! How much memory the engine holds: an allocator that counts.
+//! How much memory the engine holds: an allocator that counts. And how much [there is](available()).
 //!
 //! A program that wants the figures declares it once: `#[global_allocator] static ALLOCATOR: CountingAllocator =
 //! CountingAllocator;`. Elsewhere [`peak`] is zero. The counters are two relaxed atomics; they influence no result.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without it; it only forwards to the system's")]
 
+mod available;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+pub use available::available;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -48,6 +52,11 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: the caller's contract is passed on.
         unsafe { System.realloc(pointer, layout, size) }
     }
+}
+
+/// Bytes held now; zero without the allocator.
+pub fn held() -> u64 {
+    HELD.load(Relaxed) as u64
 }
 
 /// Most bytes held at once since the last [`reset_peak`]; zero without the allocator.

@@ -73,6 +73,8 @@ pub enum Why {
     Model,
     /// A run that goes on takes another way than it took before.
     Parted,
+    /// More memory is needed than there is.
+    Memory,
     /// The engine is at fault.
     Defect,
 }
@@ -91,6 +93,7 @@ impl Why {
             Self::Sink => "sink",
             Self::Model => "model",
             Self::Parted => "parted",
+            Self::Memory => "memory",
             Self::Defect => "defect",
         }
     }

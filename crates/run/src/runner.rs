@@ -442,7 +442,9 @@ impl EpisodeRunner for FabricRunner<'_> {
         if self.simulator.options.gate.as_ref().is_some_and(|gate| gate.is_closed()) {
             return Err(Stop::Cancelled);
         }
-        let many = self.simulator.plan.is_drawn() || reached.jobs > 1;
+        // Of one job that nothing interrupts its simulation tells.
+        let plan = self.simulator.plan;
+        let many = plan.is_drawn() || reached.jobs > 1 || plan.upkeep.is_some();
         if !many || !self.pace.due() {
             return Ok(());
         }

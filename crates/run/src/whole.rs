@@ -285,6 +285,8 @@ impl Whole<'_> {
             if self.options.gate.as_ref().is_some_and(|gate| gate.is_closed()) {
                 return Err(Stop::Cancelled);
             }
+            // Faults may come so fast that the network never gets to a step between them.
+            self.say(&mut pace, progress)?;
             let wake = scheduler.wakes(cluster).filter(|&at| at > cluster.now());
             let waits = wake.is_some() || !cluster.is_stuck();
             let write = self.running.iter().filter_map(|running| running.writes.next()).min();
@@ -339,19 +341,23 @@ impl Whole<'_> {
                 if self.stage.shard.observer_mut().held() > HELD {
                     self.stage.shard.observer_mut().release();
                 }
-                if pace.due() {
-                    let fraction = (self.ended as f64 + self.stage.shard.progress()) / self.jobs.len() as f64;
-                    let now = Span::from_ps(self.stage.shard.fabric().now().ps()).seconds();
-                    let events = self.stage.shard.fabric().events();
-                    if !progress.progress(Some(fraction.min(1.0)), now, events) {
-                        return Err(Stop::Cancelled);
-                    }
-                }
+                self.say(pace, progress)?;
             }
             if let Some(failure) = self.stage.shard.observer_mut().failure() {
                 return Err(Stop::Failed(Failure::sink(failure.to_owned())));
             }
         }
+    }
+
+    /// Tells how far the run is, if it is time to.
+    fn say(&self, pace: &mut Pace, progress: &mut dyn ProgressSink) -> Result<(), Stop> {
+        if !pace.due() {
+            return Ok(());
+        }
+        let fraction = (self.ended as f64 + self.stage.shard.progress()) / self.jobs.len() as f64;
+        let now = Span::from_ps(self.stage.shard.fabric().now().ps()).seconds();
+        let events = self.stage.shard.fabric().events();
+        if progress.progress(Some(fraction.min(1.0)), now, events) { Ok(()) } else { Err(Stop::Cancelled) }
     }
 
     /// Why no event is left though jobs have not ended.

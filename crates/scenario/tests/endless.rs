@@ -54,7 +54,10 @@ fn what_never_ends_is_refused_with_its_figure() {
     let gpu = ("topology.host", "{gpus: 8, nics: 8, gpu: H100-SXM, nic: ConnectX-7}");
     let model = "[{name: m, workload: {model: llama3-8b, global_batch: 1000000000, micro_batch: 1, sequence: 2048}, \
                  parallelism: {tp: 2, dp: 4}}]";
-    let cases: [(&[(&str, &str)], &str); 8] = [
+    let far = "[{ports_down: 8, rate: 100 Gbps, length: 1e12 km}]";
+    let day = "[{name: a, gpus: 8, duration: 100 d}]";
+    let two = "[{name: a, gpus: 8, duration: 10 d}, {name: b, gpus: 8, duration: 10 d}]";
+    let cases: [(&[(&str, &str)], &str); 14] = [
         (
             &[("cluster", "{scheduler: gang, slice: 0.001 ns}")],
             "cluster.slice: expected a time slice of at least 1 ms, found 1 ps",
@@ -92,9 +95,42 @@ fn what_never_ends_is_refused_with_its_figure() {
                 ("topology.hosts", "100000"),
                 ("jobs", "[{name: a, workload: {flows: {pattern: all-to-all, bytes: 1 B}}}]"),
             ],
-            "jobs[0].workload.flows: 9999900000 messages need 1600 GB of memory at least",
+            "jobs[0].workload.flows: 9999900000 messages and 100000 ranks need 6400 GB of memory at least",
         ),
         (&[("jobs", "[{name: a, workload: {flows: {pattern: ring, bytes: 1 EB}}}]")], "`EB` is not one of"),
+        (
+            &[("fidelity", "job"), ("jobs", "{like: philly, count: 4000000000}")],
+            "jobs.count: 4000000000 jobs need ",
+        ),
+        (
+            &[
+                ("topology.hosts", "1"),
+                ("topology.host", "{gpus: 30000000, nics: 1}"),
+                ("jobs", "[{name: a, workload: {flows: {pattern: ring, bytes: 1 B}}}]"),
+            ],
+            "jobs[0].workload.flows: 30000000 messages and 30000000 ranks need 115 GB of memory at least",
+        ),
+        (
+            &[
+                ("fidelity", "job"),
+                ("jobs", day),
+                ("cluster", "{faults: [{class: gpu, mtbf: 1 s, repair: 1 s}]}"),
+            ],
+            "cluster.faults: expected at most 10000000 faults in the 100.0 days that the jobs take at least, found 34560000, \
+             most of class gpu",
+        ),
+        (
+            &[("fidelity", "job"), ("jobs", two), ("cluster", "{scheduler: gang, slice: 1 ms}")],
+            "cluster.slice: expected at most 100000000 time slices, found 864000000 in the 10.0 days in which jobs take turns",
+        ),
+        (
+            &[("fidelity", "packet"), ("results", "{queues: 1 ps}")],
+            "results.queues: expected at least 1 ns from one sample to the next, found 1 ps",
+        ),
+        (
+            &[("fidelity", "packet"), ("topology.tiers", far)],
+            "topology: expected paths that packets go there and back in 50 days, found one of 231 days",
+        ),
     ];
     for (overrides, said) in cases {
         let error = refused(overrides);
@@ -111,6 +147,13 @@ fn what_ends_is_not_refused() {
         &[("cluster", "{faults: [{class: host, mtbf: 1 s, repair: 1 s}]}")],
         &[("fidelity", "packet"), ("impairments", "{background: [{bytes: 1 B, load: 0.5}]}")],
         &[("fidelity", "packet"), ("impairments", "{background: [{bytes: 64 KB, load: 0.9}]}")],
+        &[("fidelity", "packet"), ("results", "{queues: 1 ns}")],
+        &[("fidelity", "packet"), ("topology.tiers", "[{ports_down: 8, rate: 100 Gbps, length: 1e11 km}]")],
+        &[
+            ("fidelity", "job"),
+            ("jobs", "[{name: a, gpus: 8, duration: 100 d}]"),
+            ("cluster", "{faults: [{class: gpu, mtbf: 1 h, repair: 1 h}], scheduler: gang, slice: 1 ms}"),
+        ],
     ] {
         assert!(explain(&request(overrides)).is_ok(), "{overrides:?}");
     }
@@ -130,6 +173,39 @@ impl ProgressSink for Told {
         }
         self.calls += 1;
         true
+    }
+}
+
+/// Stops the run once time has passed.
+#[derive(Default)]
+struct Enough(u64);
+
+impl ProgressSink for Enough {
+    fn progress(&mut self, _: Option<f64>, simulated_s: f64, _: u64) -> bool {
+        self.0 += 1;
+        simulated_s == 0.0
+    }
+}
+
+/// Eight GPUs of which each works for a second and is repaired for another are whole for a 256th of the time: between two starts of
+/// the job there are hundreds of faults.
+#[test]
+fn a_run_that_does_nothing_but_fail_can_be_stopped() {
+    let _alone = alone();
+    let faults = ("cluster", "{faults: [{class: gpu, mtbf: 1 s, repair: 1 s}]}");
+    let life = "checkpoint: {every: 10 ms, write: 1 ms}";
+    let work = "workload: {flows: {pattern: ring, bytes: 1 MiB, ranks: 8}}, iterations: 1000000000";
+    let timed = format!("[{{name: a, gpus: 8, duration: 10 d, {life}}}]");
+    let one = format!("[{{name: a, {work}, {life}}}]");
+    let two = format!("[{{name: a, {work}, {life}}}, {{name: b, {work}, {life}}}]");
+    for (fidelity, jobs, full) in [("job", &timed, false), ("flow", &one, false), ("flow", &two, true)] {
+        let overrides = [("fidelity", fidelity), ("jobs", jobs.as_str()), faults];
+        let request = RunRequest { full, ..request(&overrides) };
+        let mut told = Enough::default();
+        let summary = run(&request, &mut Discard, &mut told)
+            .unwrap_or_else(|failure| panic!("{fidelity}, {full}: {failure:?}"));
+        let summary: Value = serde_json::from_str(&summary).expect("a summary is JSON");
+        assert!(told.0 > 0 && summary["partial"] == true, "{fidelity}, {full}");
     }
 }
 

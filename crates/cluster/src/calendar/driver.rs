@@ -45,6 +45,9 @@ struct Entry {
     resumes: u64,
 }
 
+/// Rounds after which the runner is told how far the calendar is though nothing has changed.
+const QUIET: u32 = 64;
+
 /// No episode.
 const NONE: u32 = u32::MAX;
 
@@ -168,11 +171,15 @@ impl<'a> Calendar<'a> {
         self.advance(0, scheduler);
         self.admit(scheduler)?;
         let enough = self.settings.ends.unwrap_or(u64::MAX).min(self.requests.len() as u64);
-        let mut changed = true;
+        let (mut changed, mut rounds) = (true, 0u32);
         while self.ended < enough {
             if changed {
                 let event = self.next_event(scheduler);
                 self.renew(event, runner)?;
+            }
+            rounds = rounds.wrapping_add(1);
+            // Faults of idle GPUs change no group; they may be many.
+            if changed || rounds.is_multiple_of(QUIET) {
                 let now = CalendarTime::from_ns(self.cluster.now());
                 let under_way = self.under_way(now.ns());
                 runner.reached(Reached { now, ended: self.ended, jobs: enough, under_way })?;

@@ -48,7 +48,10 @@ fn share(sum: u128, from: u64, part: u64, whole: u64) -> u128 {
     if part == whole {
         return sum;
     }
-    let upto = |ns: u64| sum * u128::from(ns) / u128::from(whole);
+    // The product of a sum of GPU-time over a century and that century has more than 128 bits.
+    let whole = u128::from(whole);
+    let (quotient, rest) = (sum / whole, sum % whole);
+    let upto = |ns: u64| quotient * u128::from(ns) + rest * u128::from(ns) / whole;
     upto(from + part) - upto(from)
 }
 
@@ -65,7 +68,7 @@ impl Timeline {
         }
         while self.now < now {
             let index = (self.now / self.width) as usize;
-            let until = now.min((index as u64 + 1) * self.width);
+            let until = now.min((index as u64 + 1).saturating_mul(self.width));
             let (from, part) = (self.now - begun, until - self.now);
             if self.bins.len() <= index {
                 self.bins.resize(index + 1, Bin::default());
@@ -125,6 +128,24 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A hundred years in one step, and all that 64 bits count, of as many GPUs as there can be.
+    #[test]
+    fn centuries_of_many_gpus_are_shared_out_exactly() {
+        for end in [100 * 365 * 86_400_000_000_000, u64::MAX / 2, u64::MAX] {
+            let mut timeline = Timeline::default();
+            let total =
+                |ns: u64| GpuTime { busy: u128::from(ns) * u128::from(u32::MAX), ..GpuTime::default() };
+            timeline.until(1, total(1));
+            timeline.until(end, total(end));
+            let (width, bins) = timeline.bins();
+            assert!(bins.len() <= BINS && bins.len() > BINS / 4, "{}", bins.len());
+            assert_eq!(bins.iter().map(|bin| bin.gpu_time.busy).sum::<u128>(), total(end).busy);
+            for bin in &bins[..bins.len() - 1] {
+                assert!(bin.gpu_time.busy.abs_diff(total(width).busy) <= 2, "{bin:?}");
+            }
+        }
+    }
 
     #[test]
     fn sums_are_exact_whatever_the_bins() {

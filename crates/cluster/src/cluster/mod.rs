@@ -68,8 +68,9 @@ pub enum Change {
 
 const NEVER: u64 = u64::MAX;
 
-/// The last instant to which the clock goes: half of what its 64 bits hold, since what is expected of jobs is added to it.
-const LAST: u64 = u64::MAX / 2;
+/// The last instant to which the clock goes, in nanoseconds: half of what its 64 bits hold (292 years), since what is expected of jobs is
+/// added to it.
+pub const LAST: u64 = u64::MAX / 2;
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug)]

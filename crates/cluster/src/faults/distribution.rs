@@ -32,6 +32,14 @@ impl Lifetime {
         Self::Weibull { shape, scale: mean / gamma(1.0 + 1.0 / shape) }
     }
 
+    /// Its mean in nanoseconds.
+    pub fn mean(self) -> f64 {
+        match self {
+            Self::Exponential { mean } => mean,
+            Self::Weibull { shape, scale } => scale * gamma(1.0 + 1.0 / shape),
+        }
+    }
+
     /// Draws one.
     pub fn draw(self, stream: &mut RandomStream) -> u64 {
         let drawn = stream.exponential();
@@ -63,6 +71,15 @@ pub enum Repair {
 }
 
 impl Repair {
+    /// Its mean in nanoseconds.
+    pub fn mean(self) -> f64 {
+        match self {
+            Self::Fixed(ns) => ns as f64,
+            Self::Exponential { mean } => mean,
+            Self::LogNormal { mu, sigma } => math::exp(mu + sigma * sigma / 2.0),
+        }
+    }
+
     /// A log-normal distribution by its mean and coefficient of variation.
     pub fn log_normal(mean: f64, cv: f64) -> Self {
         let variance = math::ln(1.0 + cv * cv);

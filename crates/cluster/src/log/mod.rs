@@ -9,7 +9,6 @@
 //! out, and counted: jobs without GPUs, jobs that never ran, steps of jobs. Of those that are jobs, what a reader of results has
 //! to know is counted too ([`Remarks`]), and kept is what the log says of each beside its size and times ([`Facts`]).
 
-mod encoding;
 mod error;
 mod facts;
 mod formats;
@@ -26,12 +25,12 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-pub use encoding::not_utf8;
 pub use error::LogError;
 pub use facts::{Fact, Facts, Said};
 pub use formats::{Format, ReadOptions};
 pub use scale::Scale;
 pub use time::date;
+pub use windtunnel_kernel::encoding::not_utf8;
 
 use row::{Fault, Found, Row};
 

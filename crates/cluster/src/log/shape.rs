@@ -96,10 +96,13 @@ impl Shape {
     }
 
     /// Draws `count` jobs, the first at 0, from `seed`.
-    pub fn draw(&self, count: usize, seed: u64) -> Vec<LoggedJob> {
+    ///
+    /// # Errors
+    /// The number of jobs that are submitted before the calendar's nanoseconds have more than 64 bits, if there are no more.
+    pub fn draw(&self, count: usize, seed: u64) -> Result<Vec<LoggedJob>, u64> {
         let total: f64 = self.classes.iter().flat_map(|class| &class.gpus).map(|(_, share)| share).sum();
         let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
-        let mut submit = 0;
+        let mut submit = 0u64;
         (0..count as u64)
             .map(|index| {
                 let mut stream = RandomStream::new(seed, "jobs", index);
@@ -107,9 +110,9 @@ impl Shape {
                 let duration = nanoseconds(class.durations.at(stream.uniform())).max(1);
                 let gap = nanoseconds(self.gaps.at(stream.uniform()));
                 if index > 0 {
-                    submit += gap;
+                    submit = submit.checked_add(gap).ok_or(index)?;
                 }
-                LoggedJob { submit, duration, estimate: None, gpus, priority: 0, line: 0 }
+                Ok(LoggedJob { submit, duration, estimate: None, gpus, priority: 0, line: 0 })
             })
             .collect()
     }
@@ -156,8 +159,8 @@ mod tests {
             .collect();
         let shape = Shape::fit(&log).expect("there are gaps");
         assert_eq!(shape.classes.len(), 2);
-        let drawn = shape.draw(20_000, 7);
-        assert_eq!(drawn, shape.draw(20_000, 7));
+        let drawn = shape.draw(20_000, 7).expect("two weeks");
+        assert_eq!(Ok(&drawn), shape.draw(20_000, 7).as_ref());
         let mean = |jobs: &[LoggedJob], gpus: u32| {
             let of: Vec<f64> =
                 jobs.iter().filter(|job| job.gpus == gpus).map(|job| job.duration as f64).collect();
@@ -172,6 +175,16 @@ mod tests {
         }
         let span = |jobs: &[LoggedJob]| jobs[jobs.len() - 1].submit as f64;
         assert!((span(&log) / span(&drawn) - 1.0).abs() < 0.05);
+    }
+
+    /// Two gaps of 300 years are more than 584.
+    #[test]
+    fn jobs_beyond_what_can_be_counted_are_not_drawn() {
+        let same = |seconds: f64| Quantiles { points: vec![(0.0, seconds), (1.0, seconds)] };
+        let classes = vec![Class { gpus: vec![(1, 1.0)], durations: same(1.0) }];
+        let shape = Shape { classes, gaps: same(300.0 * 365.0 * 86_400.0) };
+        assert_eq!(shape.draw(2, 1).map(|jobs| jobs.len()), Ok(2));
+        assert_eq!(shape.draw(4, 1), Err(2));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Backfill where jobs need whole hosts, one leaf or one pod: every start against slow and obvious references that place by
 //! hosts, and the promise itself, that no waiting head is ever delayed, against what became of every job.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::common::{self, Kept, machine, scheduler};
 use windtunnel_cluster::by_duration::{Ended, Observer, run as run_by_duration};
@@ -415,14 +415,10 @@ fn nor_is_one_in_months_like_those_of_a_real_cluster() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn nor_in_the_log_itself() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jobs/alea_hpc2n.swf.gz");
-    let path = PathBuf::from(path);
-    if !path.is_file() {
-        println!("skipped: {} is not here", path.display());
-        return;
-    }
-    let log = read(&path, Format::Swf, ReadOptions::default()).expect("it can be read");
+    let log = read(Path::new(path), Format::Swf, ReadOptions::default()).expect("it can be read");
     for hosts in [26, 34] {
         let logged = log.jobs.iter().filter(|job| job.gpus <= hosts * 8);
         let (jobs, durations): (Vec<Job>, Vec<u64>) = logged

@@ -5,7 +5,6 @@ use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_workload::{Dimension, OpKind, Peer, ProgramBuilder, Workload};
 
-use super::limits;
 use crate::schema::{FlowPattern, FlowsJob};
 use crate::sheets;
 
@@ -50,7 +49,6 @@ pub fn flows(
                     format!("`bytes_to` ({high} B) is below `bytes` ({} B)", bytes.0.get()),
                 ));
             }
-            limits::pattern(pattern, ranks, place)?;
             let mut sizes = RandomStream::new(seed, "flow-sizes", 0);
             let mut size = || bytes.0.get() + sizes.below(high - bytes.0.get() + 1);
             let pairs = pairs(pattern, ranks, seed).into_iter();

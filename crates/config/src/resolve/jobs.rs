@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use windtunnel_cluster::cluster::LAST;
 use windtunnel_cluster::life::Life;
 use windtunnel_kernel::CalendarTime;
 use windtunnel_plan::error::InputError;
@@ -22,6 +23,13 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
     let place = context.place;
     if job.iterations == 0 {
         return Err(InputError::new(format!("{place}.iterations"), "expected at least 1 iteration, found 0"));
+    }
+    if job.submit.0 > LAST {
+        let message = format!(
+            "expected a time within the 292 years that the calendar counts, found {} years",
+            job.submit.0 / YEAR
+        );
+        return Err(InputError::new(format!("{place}.submit"), message));
     }
     let placement = policies::placement(&job.placement, place)?;
     let locality = policies::locality(&job.locality, place)?;
@@ -79,6 +87,9 @@ pub fn plan(job: &Job, context: &Context<'_>, evidence: &mut EvidenceList) -> Re
         warnings,
     })
 }
+
+/// In nanoseconds.
+const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// Nanoseconds in which a job should have ended.
 fn deadline(job: &Job, place: &str) -> Result<u64, InputError> {

@@ -83,6 +83,7 @@ pub fn resolve(
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
     let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    variation::check_constants(&scenario, source)?;
     let slow_disks = storage.iter().flat_map(|storage| &storage.slow);
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
     let watching = watch::watching(&scenario, &fabric.topology, source)?;
@@ -144,10 +145,15 @@ pub fn resolve(
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
     limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;
+    limits::samples(&scenario, &fabric.topology, network.mtu, source)?;
     reduce::check(&scenario, &network.reduction, &fabric, &plans, source, &mut evidence)?;
     let noise = variation::noise(&scenario.variation, source)?;
     let troubles = impair::troubles(&scenario, &fabric, source, base, &mut evidence)?;
     let upkeep = upkeep::upkeep(&scenario, &fabric, bare, source, base, &mut evidence)?;
+    let endpoints = fabric.topology.endpoints();
+    let holding = storage.as_ref().map_or(0, |storage| storage.hosts.len() as u32);
+    let gpus = endpoints - holding * fabric.topology.endpoints_per_host();
+    limits::events(&scenario, &plans, stream.as_ref(), upkeep.as_ref(), gpus, source)?;
     network::meet(&mut network, &scenario, &fabric, &troubles, source, &mut evidence)?;
     if scenario.fidelity == Fidelity::Packet {
         let warnings = marks::tell(&scenario.network, &marks, &mut evidence);

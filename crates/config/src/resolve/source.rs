@@ -16,6 +16,7 @@ use windtunnel_plan::stream::JobStream;
 use super::context::Context;
 use super::names::find;
 use super::{elastic, policies, upkeep};
+use crate::budget::{self, Items};
 use crate::schema::job_source::{EstimatesName, RunningName};
 use crate::schema::{Duration, Fidelity, JobSource, Jobs, Scenario};
 use crate::{load, sheets};
@@ -186,6 +187,9 @@ fn lives(
     jobs.iter().map(|job| of(job.gpus)).collect::<Result<_, _>>().map(Lives::Each)
 }
 
+/// Bytes of a job that is drawn, at least: what is drawn of it, and what the cluster takes while that is still there.
+const DRAWN: u64 = (size_of::<LoggedJob>() + size_of::<Job>() + size_of::<u64>()) as u64;
+
 const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// Nanoseconds of the calendar that jobs may be submitted in: their ends have to fit in 64 bits too.
@@ -271,6 +275,8 @@ fn draw(
             format!("expected 1 to {} jobs, found {count}", u32::MAX - 1),
         ));
     }
+    let drawn = Items { what: "jobs", count: count.into(), each: DRAWN };
+    budget::check(&at("count"), &[drawn], "draw fewer jobs")?;
     let (shape, account) = if source.format.is_some() {
         let (jobs, _, account, format) = read_log(like, source, base, place, "like")?;
         let shape = Shape::fit(&jobs).ok_or_else(|| {
@@ -284,7 +290,13 @@ fn draw(
         evidence.add(&format!("jobs like {}", sheet.name), &sheet.evidence, &sheet.source);
         (shape_of(sheet, &text.source)?, LogAccount::default())
     };
-    Ok((shape.draw(count as usize, seed), Facts::default(), account))
+    let jobs = shape.draw(count as usize, seed).map_err(|fit| {
+        let message = format!(
+            "{fit} jobs come within 584 years, which is all that is counted, and {count} are asked for"
+        );
+        InputError::new(at("count"), message).hint("draw fewer jobs, of arrivals that are closer")
+    })?;
+    Ok((jobs, Facts::default(), account))
 }
 
 fn shape_of(sheet: Sheet, source: &str) -> Result<Shape, InputError> {

@@ -13,7 +13,7 @@ use windtunnel_workload::{compact, goal, handwritten};
 
 use super::context::{Built, Context};
 use super::names::list;
-use super::{flows, model};
+use super::{flows, limits, model};
 use crate::schema::{CollectiveJob, Job, Name, WorkloadSource};
 use crate::sheets;
 
@@ -113,6 +113,15 @@ const FLOWS: Source = Source {
         let Asked { context, place, .. } = asked;
         let ranks = written.ranks.unwrap_or_else(|| context.gpus());
         let seed = context.scenario.seed;
+        if let Some(pattern) = written.pattern {
+            limits::pattern(
+                pattern,
+                ranks,
+                asked.job.duration.is_some(),
+                context,
+                &format!("{place}.flows"),
+            )?;
+        }
         let list = flows::flows(written, ranks, seed, context.base, &format!("{place}.flows"))?;
         Ok(Built::plain(flows::workload(&list, ranks)))
     },

@@ -5,7 +5,7 @@ use windtunnel_kernel::{EndpointId, NicId};
 use windtunnel_plan::error::InputError;
 use windtunnel_topology::{LinkId, Topology};
 
-use crate::schema::{NoiseName, Variation};
+use crate::schema::{Fidelity, NoiseName, Scenario, Variation};
 
 /// The noise of computations.
 ///
@@ -86,6 +86,17 @@ pub(super) fn check(
     slow.sort_by_key(|&(link, _)| link);
     slow.dedup();
     Ok(slow)
+}
+
+/// # Errors
+/// [`InputError`] for slow NICs where one set of constants says how fast all are.
+pub(super) fn check_constants(scenario: &Scenario, source: &str) -> Result<(), InputError> {
+    let one_set = scenario.fidelity == Fidelity::Message && scenario.network.loggops.is_some();
+    if !one_set || scenario.variation.nics.is_empty() {
+        return Ok(());
+    }
+    let message = "`network.loggops` is one set of constants for all pairs, in which no NIC is slow";
+    Err(InputError::new(format!("{source}: variation.nics"), message).hint("leave one of the two out"))
 }
 
 /// The links up from a NIC and down to it, on every plane.

@@ -492,7 +492,7 @@ pub struct Results {
     pub operations: OperationsTable,
     /// Flows (flow fidelity) and messages (message fidelity): `auto` writes them up to 2^20 rows.
     pub flows: FlowsTable,
-    /// How often queues are sampled for the table `queues` (packet fidelity), such as `10 us`; never if left out.
+    /// How often queues are sampled for the table `queues` (packet fidelity), such as `10 us`; at least 1 ns. Never if left out.
     pub queues: Option<Duration>,
     /// Queue pairs over time: windows, rates, bytes in flight and round trips (packet fidelity); none if left out.
     pub queue_pairs: Option<PairsOverTime>,

@@ -101,18 +101,28 @@ fn by_time_too_what_is_sent_again_was_lost() {
 
 /// A window that heeds losses fills a lossy path alike however often it hears: half a window is given up per loss, so the
 /// rate is that of the square root of the losses (Mathis et al., CCR 1997).
+/// Laws that do not heed losses, by delay or telemetry, lose nothing by them either.
 #[test]
 fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
-    let topology = lossy(1e-4, 20_000_000);
-    let times = |ack_every| {
-        let transport = Dctcp { timeout: Span::from_us(20_000), ..Dctcp::default() };
-        one(&topology, ack_every, false, transport, 60_000).1.ps() as f64
-    };
-    let each = times(1);
-    for ack_every in [4, 16] {
-        let ratio = times(ack_every) / each;
-        assert!((0.8..1.25).contains(&ratio), "ack_every {ack_every}: {ratio} of the time with 1");
+    fn alike<T: Transport + Clone>(name: &str, telemetry: bool, transport: T, bounds: std::ops::Range<f64>) {
+        let topology = lossy(1e-4, 20_000_000);
+        let time = |ack_every| one(&topology, ack_every, telemetry, transport.clone(), 60_000).1.ps() as f64;
+        let each = time(1);
+        for ack_every in [4, 16] {
+            let ratio = time(ack_every) / each;
+            println!("{name}, ack_every {ack_every}: {ratio} of the time with 1, {each} ps");
+            assert!(bounds.contains(&ratio), "{name}, ack_every {ack_every}: {ratio} of the time with 1");
+        }
     }
+    let timeout = Span::from_us(20_000);
+    let bounds = 0.8..1.25;
+    alike("dctcp", false, Dctcp { timeout, ..Dctcp::default() }, bounds.clone());
+    alike("swift", false, Swift { timeout, ..Swift::default() }, bounds.clone());
+    alike("mprdma", false, MpRdma { timeout, ..MpRdma::default() }, bounds.clone());
+    alike("newreno", false, NewReno { recovery: SELECTIVE, ..NewReno::default() }, bounds.clone());
+    alike("cubic", false, Cubic { recovery: SELECTIVE, ..Cubic::default() }, bounds.clone());
+    alike("dcqcn", false, Dcqcn { recovery: SELECTIVE, timeout, ..Dcqcn::default() }, bounds.clone());
+    alike("hpcc", true, Hpcc { recovery: SELECTIVE, timeout, ..Hpcc::default() }, bounds);
 }
 
 /// Ends of ten messages of 400 packets over one queue pair with a window of 20, on a star on which 30 more hosts have sent 20 packets

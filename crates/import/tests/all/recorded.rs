@@ -7,14 +7,15 @@ use windtunnel_import::{ImportError, Missing, Options, Treatment, detect, import
 use windtunnel_kernel::RankId;
 use windtunnel_workload::collectives::CollectiveKind;
 
-/// The folder of recorded data, or a message that it is not there.
+/// The folder of recorded data, if it is there.
 pub(crate) fn data() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    if folder.join("traces_kineto").is_dir() {
-        return Some(folder);
-    }
-    eprintln!("skipped: needs ../shared/data");
-    None
+    folder.join("traces_kineto").is_dir().then_some(folder)
+}
+
+/// The same for tests that are ignored without it.
+fn there() -> PathBuf {
+    data().expect("the build found it")
 }
 
 fn same() -> Options {
@@ -24,7 +25,8 @@ fn same() -> Options {
 pub(crate) fn files(data: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in ["traces_kineto", "traces_nsys", "traces_mpi", "traces_nccl", "storage"] {
-        let Ok(entries) = std::fs::read_dir(data.join(folder)) else { continue };
+        let entries =
+            std::fs::read_dir(data.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
         files.extend(entries.map(|entry| entry.unwrap().path()));
     }
     files.sort();
@@ -32,8 +34,9 @@ pub(crate) fn files(data: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn every_recording_is_read_or_refused_with_a_reason() {
-    let Some(data) = data() else { return };
+    let data = there();
     let mut read = 0;
     for file in files(&data) {
         let inputs = expand(std::slice::from_ref(&file)).unwrap_or_else(|error| panic!("{error}"));
@@ -57,8 +60,9 @@ fn every_recording_is_read_or_refused_with_a_reason() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
-    let Some(data) = data() else { return };
+    let data = there();
     let sources = ["param_dlrm_8rank_kineto.tar.gz", "param_dlrm_8rank_pytorch_et.tar.gz"]
         .map(|name| data.join("traces_kineto").join(name));
     let (workload, coverage) =
@@ -86,8 +90,9 @@ fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn sweep3d_matches_every_message() {
-    let Some(data) = data() else { return };
+    let data = there();
     let archive = data.join("traces_mpi/liballprof_sweep3d_2x2_and_bcast.tar.gz");
     let inputs: Vec<Input> =
         expand(&[archive]).unwrap().into_iter().filter(|input| input.name.contains(":sweep3d")).collect();
@@ -100,17 +105,16 @@ fn sweep3d_matches_every_message() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn archives_of_score_p_match_every_message() {
-    let Some(data) = data() else { return };
+    let data = there();
     // Each of the ten ranks sends 144 messages, of which some go to itself.
     for (name, part, ranks, sends) in [
         ("sstmacro_otf2_10rank.tar.gz", "", 10, 10 * 144),
         ("pipit_pingpong_otf2.tar.gz", "ping-pong-otf2/", 2, 16),
     ] {
         let path = data.join("traces_mpi").join(name);
-        if !path.is_file() {
-            continue;
-        }
+        assert!(path.is_file(), "{}", path.display());
         let mut inputs = expand(&[path]).unwrap();
         inputs.retain(|input| input.name.contains(part));
         let reader = windtunnel_import::reader("otf2").unwrap();
@@ -127,17 +131,16 @@ fn archives_of_score_p_match_every_message() {
 }
 
 #[test]
+#[cfg_attr(not(golden_data), ignore = "needs ../shared/data")]
 fn cut_recordings_are_refused() {
-    let Some(data) = data() else { return };
+    let data = there();
     for name in [
         "traces_kineto/hta_cp_simple_add.json.gz",
         "traces_kineto/tracelens_jax_conv_mi300.xplane.pb.gz",
         "traces_nsys/h100_2gpu_1s.sqlite.gz",
     ] {
         let path = data.join(name);
-        if !path.is_file() {
-            continue;
-        }
+        assert!(path.is_file(), "{}", path.display());
         let input = expand(&[path]).unwrap().remove(0);
         let whole = input.whole().unwrap();
         let reader = detect(&input).unwrap().unwrap();

@@ -21,15 +21,19 @@ pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>)
     let told = &plan.network;
     let costs = match told.message.loggops {
         Some(given) => Costs::uniform(given),
-        None => with_nics(by_class(plan, rerouter, told.balancer), &plan.fabric.topology, spec),
+        None => {
+            let slow = SlowNics::of(plan, &told.packet.settings.slow_links);
+            with_nics(by_class(plan, rerouter, told.balancer, &slow), &plan.fabric.topology, spec)
+        }
     };
     costs.with_receiver(told.message.receiver)
 }
 
-/// Where no link inside the fabric is slower than NICs, hosts cost a message nothing, and go on while bytes come in.
+/// Where no link inside the fabric is slower than NICs and all NICs are as fast as their sheet says, hosts cost a message nothing, and
+/// go on while bytes come in.
 pub(super) fn in_turn(plan: &Plan, spec: HostSpec) -> Costs {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
-    let costs = by_class(plan, None, LoadBalancer::Ideal).map(free);
+    let costs = by_class(plan, None, LoadBalancer::Ideal, &SlowNics::of(plan, &[])).map(free);
     with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside)
 }
 
@@ -59,17 +63,30 @@ fn shared_nics(topology: &Topology, nics: u16) -> Option<SharedNics> {
 /// Classes of path that [`Costs`] tells apart at most.
 const CLASSES: usize = 256;
 
-/// Latencies that are told apart beyond the scale-up domain at most; the rest are taken as the next longer one.
-const LATENCIES: usize = CLASSES - 8;
+/// Classes that use no NIC: a GPU with itself, and its scale-up domain.
+const INSIDE: usize = 2;
+
+/// Latencies that are told apart beyond the scale-up domain at most, where NICs have so many rates; the rest are taken as the next
+/// longer one.
+const fn latencies(rates: usize) -> usize {
+    (CLASSES - 8) / rates
+}
 
 /// Pairs of hosts that are looked at to learn which latencies there are.
 const SAMPLED: u32 = 1 << 14;
 
 /// One parameter set per kind of path: L is the path's latency, G the time per byte, with its header, of the slowest link on it.
 ///
+/// With `slow` NICs every kind of path beyond the scale-up domain is one for each rate of theirs.
+///
 /// In a Clos a [`PathClass`] is a kind. Elsewhere paths of one class differ in length (the hops of a torus, the distances
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
-fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalancer) -> Costs {
+fn by_class(
+    plan: &Plan,
+    rerouter: Option<&SharedRerouter>,
+    balancer: LoadBalancer,
+    slow: &SlowNics,
+) -> Costs {
     let (parts, seed) = (&plan.fabric, plan.seed);
     let topology = &parts.topology;
     let (mtu, header) = (plan.network.mtu.get(), plan.network.header.get());
@@ -79,12 +96,12 @@ fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalanc
         eager_limit: EAGER,
         ..LogGops::default()
     };
+    let per_byte = |rate| femtoseconds_per_byte(rate, mtu, mtu - header);
     let outside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency) + parts.nic_latency,
         overhead: parts.overhead,
         gap: parts.gap,
-        gap_per_byte: sample
-            .map_or(0, |sample| femtoseconds_per_byte(parts.handed_over(sample.rate), mtu, mtu - header)),
+        gap_per_byte: sample.map_or(0, |sample| per_byte(parts.handed_over(sample.rate))),
         overhead_per_byte: 0,
         eager_limit: EAGER,
     };
@@ -103,10 +120,10 @@ fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalanc
             beyond(PathClass::OtherBuilding),
         ];
         let shape = topology.clone();
-        return Costs::by_class(classes, Arc::new(move |from, to| shape.path_class(from, to) as usize));
+        return slow.costs(classes, per_byte, move |from, to| shape.path_class(from, to) as usize);
     }
     let router = Router { topology: topology.clone(), seed, rerouter: rerouter.cloned() };
-    let latencies = router.latencies();
+    let latencies = router.latencies(latencies(slow.rates.len() + 1));
     let rate = samples.iter().skip(PathClass::SameLeaf as usize).flatten().map(|sample| sample.rate).min();
     let mut classes = vec![inside(None), inside(samples[PathClass::ScaleUp as usize])];
     let beyond = |&latency: &Span| outside(rate.map(|rate| Sample { latency, rate }));
@@ -115,10 +132,90 @@ fn by_class(plan: &Plan, rerouter: Option<&SharedRerouter>, balancer: LoadBalanc
         None | Some((PathClass::Local, _)) => 0,
         Some((PathClass::ScaleUp, _)) => 1,
         Some((_, latency)) => {
-            2 + latencies.partition_point(|known| *known < latency).min(latencies.len() - 1)
+            INSIDE + latencies.partition_point(|known| *known < latency).min(latencies.len() - 1)
         }
     };
-    Costs::by_class(classes, Arc::new(class_of))
+    slow.costs(classes, per_byte, class_of)
+}
+
+/// Rates of slow NICs that are told apart at most; the rest are taken as the next slower one.
+const SLOW_RATES: usize = 7;
+
+/// NICs that run at a part of their rate. A message does not say at which NIC of its GPU it waits: of a GPU with several the slowest
+/// counts.
+struct SlowNics {
+    /// Their rates, from slow to fast.
+    rates: Vec<BitRate>,
+    /// Of each GPU the place of its NIC's rate in these, counted from 1; 0: it is not slow. Empty if none is.
+    of: Vec<u8>,
+}
+
+impl SlowNics {
+    /// Those whose links upwards are among `slow`, with the part of their rate that is left. What joins every NIC to its host is no
+    /// reason to be one of them.
+    fn of(plan: &Plan, slow: &[(LinkId, f64)]) -> Self {
+        let topology = &plan.fabric.topology;
+        let part = |link: LinkId| slow.binary_search_by_key(&link, |&(link, _)| link).map(|at| slow[at].1);
+        let rate = |gpu: u32, nic: u32| {
+            let nic = topology.nic(EndpointId(gpu), NicId(nic as u8));
+            let of = |plane: u32| {
+                let link = topology.nic_link(nic, plane);
+                let rate = topology.link(link).rate;
+                let slow = part(link).ok()? * rate.bps() as f64;
+                // A part of a rate is rounded.
+                let bus = plan.fabric.bus.map_or(f64::INFINITY, |bus| bus.bps() as f64) * 0.999_999;
+                (slow < bus && slow < rate.bps() as f64).then(|| BitRate::from_bps((slow as u64).max(1)))
+            };
+            (0..topology.planes()).filter_map(of).min()
+        };
+        if slow.is_empty() {
+            return Self { rates: Vec::new(), of: Vec::new() };
+        }
+        let of_gpu = |gpu: u32| (0..topology.nics_per_endpoint()).filter_map(|nic| rate(gpu, nic)).min();
+        let found: Vec<Option<BitRate>> = (0..topology.endpoints()).map(of_gpu).collect();
+        let mut rates: Vec<BitRate> = found.iter().flatten().copied().collect();
+        rates.sort_unstable();
+        rates.dedup();
+        let step = rates.len().div_ceil(SLOW_RATES).max(1);
+        let rates: Vec<BitRate> = rates.into_iter().step_by(step).collect();
+        let place = |rate: &Option<BitRate>| match rate {
+            Some(rate) => rates.partition_point(|known| known <= rate) as u8,
+            None => 0,
+        };
+        Self { of: found.iter().map(place).collect(), rates }
+    }
+
+    /// `classes` of paths, the first [`INSIDE`] without NICs, each of the others once more for each rate of these NICs, at which a byte
+    /// takes `per_byte`.
+    fn costs(
+        &self,
+        mut classes: Vec<LogGops>,
+        per_byte: impl Fn(BitRate) -> u64,
+        class_of: impl Fn(EndpointId, EndpointId) -> usize + Send + Sync + 'static,
+    ) -> Costs {
+        if self.rates.is_empty() {
+            return Costs::by_class(classes, Arc::new(class_of));
+        }
+        let beyond = classes[INSIDE..].to_vec();
+        for &rate in &self.rates {
+            let slower =
+                |class: &LogGops| LogGops { gap_per_byte: class.gap_per_byte.max(per_byte(rate)), ..*class };
+            classes.extend(beyond.iter().map(slower));
+        }
+        let (of, many) = (self.of.clone(), beyond.len());
+        // The slower of both ends: a place that is lower, unless it is 0.
+        let level = move |from: EndpointId, to: EndpointId| match (of[from.0 as usize], of[to.0 as usize]) {
+            (0, other) | (other, 0) => other,
+            (from, to) => from.min(to),
+        };
+        Costs::by_class(
+            classes,
+            Arc::new(move |from, to| match class_of(from, to) {
+                class @ 0..INSIDE => class,
+                class => class + usize::from(level(from, to)) * many,
+            }),
+        )
+    }
 }
 
 /// Asks for the paths of pairs, around what has failed.
@@ -143,8 +240,8 @@ impl Router {
     }
 
     /// The latencies of paths beyond the scale-up domain in ascending order: of all pairs of hosts if there are few, else
-    /// of pairs at every distance in host numbers. Never empty.
-    fn latencies(&self) -> Vec<Span> {
+    /// of pairs at every distance in host numbers. `most` of them, and never none.
+    fn latencies(&self, most: usize) -> Vec<Span> {
         let (hosts, per_host) = (self.topology.hosts(), self.topology.endpoints_per_host());
         // Asking here is no use of a pair: the account starts when the run does.
         let asked = self.rerouter.as_ref().map(|rerouter| lock(rerouter).clone());
@@ -169,7 +266,7 @@ impl Router {
             found.push(Span::ZERO);
         }
         // Of too many every so many-th, the longest always among them.
-        let step = found.len().div_ceil(LATENCIES);
+        let step = found.len().div_ceil(most);
         let kept = found.iter().rev().step_by(step).rev().copied();
         kept.collect()
     }

@@ -2,6 +2,7 @@
 
 mod collectives;
 mod estimate;
+mod frugal;
 pub mod goal;
 mod guard;
 pub mod import;
@@ -35,6 +36,7 @@ use windtunnel_topology::{LoadBalancer, Route, Topology};
 
 pub use self::collectives::{collective_times, mpi_times};
 pub use self::estimate::{Estimates, estimate_each, estimate_line};
+use self::frugal::Frugal;
 pub use self::guard::guarded;
 pub use self::kernels::kernel_times;
 pub use self::names::{name_kinds, names};
@@ -208,7 +210,8 @@ fn carry_out<P: Borrow<Planned>>(
     }
     let watch = Stopwatch::start();
     memory::reset_peak();
-    let mut gated = Gated { inner: progress, gate: how.gate.as_deref() };
+    let mut frugal = Frugal::new(progress);
+    let mut gated = Gated { inner: &mut frugal, gate: how.gate.as_deref() };
     let progress = &mut Rising::new(&mut gated);
     let journal = how.journal(progress)?;
     let planned = plan(progress)?;
@@ -236,7 +239,9 @@ fn carry_out<P: Borrow<Planned>>(
         native: how.native.clone(),
         library: None,
     };
-    execute(planned.plan(), &options, sink, progress).map(|summary| summary.to_string())
+    let summary = execute(planned.plan(), &options, sink, progress)?;
+    frugal.check()?;
+    Ok(summary.to_string())
 }
 
 /// Tells a gate that its run has ended, however.

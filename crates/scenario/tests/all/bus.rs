@@ -69,11 +69,65 @@ fn each_step_pays_a_hand_over_at_either_end() {
 fn the_slower_of_bus_and_nic_counts() {
     let both = |bus: &str, nic: &str| {
         let variation = format!("variation: {{nics: [{{rate: {nic}}}]}}\n");
-        picoseconds(&text("flow", "400 Gbps", &format!(", nic_bus: {{rate: {bus} Gbps}}"), &variation))
+        ["message", "flow"].map(|fidelity| {
+            picoseconds(&text(fidelity, "400 Gbps", &format!(", nic_bus: {{rate: {bus} Gbps}}"), &variation))
+        })
     };
-    let slow = |rate: &str| picoseconds(&text("flow", &format!("{rate} Gbps"), "", ""));
+    let slow = |rate: &str| {
+        ["message", "flow"].map(|fidelity| picoseconds(&text(fidelity, &format!("{rate} Gbps"), "", "")))
+    };
     assert_eq!(both("200", "0.25"), slow("100"));
     assert_eq!(both("100", "0.5"), slow("100"));
+}
+
+/// A ring of messages over hosts of a GPU each, in several shapes: the slowest NIC takes as long at message fidelity as at the others.
+#[test]
+fn slow_nics_are_slow_at_every_fidelity() {
+    let clos = "shape: clos, hosts: 8, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}]";
+    let torus = "shape: torus, dimensions: [{size: 8, rate: 100 Gbps, length: 5 m}], nic_link: {rate: 100 Gbps, length: 5 m}";
+    for shape in [clos, torus] {
+        let of = |fidelity: &str, nics: &str| {
+            picoseconds(&format!(
+                "windtunnel: 1\nname: slow\nfidelity: {fidelity}\ntopology: {{{shape}, host: {{gpus: 1, nics: 1}}}}\nvariation: \
+                 {{nics: [{nics}]}}\njobs: [{{name: a, workload: {{flows: {{pattern: ring, bytes: 1 MiB}}}}}}]\n"
+            ))
+        };
+        let whole = of("message", "");
+        for (nics, times) in [
+            ("{host: 3, rate: 0.25}", 4.0),
+            ("{host: 3, rate: 0.25}, {host: 4, rate: 0.5}", 4.0),
+            ("{host: 3, rate: 0.8}, {host: 4, rate: 0.5}", 2.0),
+            ("{host: 0, nic: 0, rate: 0.1}", 10.0),
+            ("{rate: 0.5}", 2.0),
+        ] {
+            let found = of("message", nics);
+            assert!((found / whole / times - 1.0).abs() < 0.02, "{nics} of {shape}: {found} {whole}");
+            let flow = of("flow", nics);
+            assert!((found / flow - 1.0).abs() < 0.02, "{nics} of {shape}: {found} {flow}");
+        }
+    }
+    // Eight rates, one more than are told apart: the slowest is one of them.
+    let nics: Vec<String> =
+        (0..8).map(|host| format!("{{host: {host}, rate: {}}}", 0.25 + f64::from(host) / 20.0)).collect();
+    let many = |fidelity: &str| {
+        picoseconds(&format!(
+            "windtunnel: 1\nname: slow\nfidelity: {fidelity}\ntopology: {{{clos}, host: {{gpus: 1, nics: 1}}}}\nvariation: {{nics: \
+             [{}]}}\njobs: [{{name: a, workload: {{flows: {{pattern: ring, bytes: 1 MiB}}}}}}]\n",
+            nics.join(", ")
+        ))
+    };
+    assert!((many("message") / many("flow") - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn one_set_of_constants_has_no_slow_nic() {
+    let more = "network: {loggops: {L: 1 us, G: 0.08}}\nvariation: {nics: [{host: 3, rate: 0.25}]}\n";
+    let error = run(&text("message", "400 Gbps", "", more)).expect_err("it is refused");
+    assert!(
+        error.starts_with("a.yaml: variation.nics: `network.loggops` is one set of constants"),
+        "{error}"
+    );
+    assert!(run(&text("flow", "400 Gbps", "", more)).is_ok());
 }
 
 #[test]

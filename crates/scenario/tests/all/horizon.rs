@@ -151,10 +151,10 @@ impl Rows {
     }
 }
 
-/// A job of an hour on every so many days of ten years: its rows are of its day, and its times of the calendar.
+/// A job of an hour on every so many days of 290 years: its rows are of its day, and its times of the calendar.
 #[test]
 fn rows_of_day_303_show_day_303() {
-    let days = [0u64, 99, 100, 101, 212, 214, 303, 1_000, 3_649];
+    let days = [0u64, 99, 100, 101, 212, 214, 303, 1_000, 3_649, 60_000, 80_000, 106_000];
     let mut jobs = String::new();
     for day in days {
         let workload = "collective: {kind: all_reduce, bytes: 1 MiB, algorithm: ring}";
@@ -184,6 +184,44 @@ fn rows_of_day_303_show_day_303() {
                 assert!((start / DAY - day as f64).abs() < 1e-3, "day {day} begins at {start}");
                 assert!(finish > start && finish - start < DAY, "day {day}: {start} to {finish}");
             }
+        }
+    }
+}
+
+/// The use of the cluster is counted over the whole calendar, whichever way a run goes: by episodes, in full, or by durations.
+#[test]
+fn a_calendar_goes_on_for_292_years() {
+    for days in [60_000u64, 80_000, 106_000] {
+        let workload = "workload: {collective: {kind: all_reduce, bytes: 1 MiB, algorithm: ring}}";
+        let job = |what: &str| format!("  - {{name: late, submit: {days} d, {what}}}\n");
+        let short = || job(workload);
+        for (fidelity, jobs, full) in [
+            ("flow", short(), false),
+            ("flow", short() + &short().replace("late", "later"), true),
+            ("job", short(), false),
+            ("job", job("gpus: 2, duration: 1 h"), false),
+        ] {
+            let request = RunRequest {
+                text: text(fidelity, "1 Gbps", "", &jobs),
+                source: "a.yaml".to_owned(),
+                full,
+                ..RunRequest::default()
+            };
+            let summary = run(&request, &mut Discard, &mut Discard);
+            let summary = summary.unwrap_or_else(|failure| panic!("{days} d at {fidelity}: {failure:?}"));
+            let summary: Value = serde_json::from_str(&summary).expect("a summary is JSON");
+            let end = summary["cluster"]["makespan_s"].as_f64().expect("a time") / DAY;
+            assert!((end - days as f64).abs() < 0.1, "{days} d at {fidelity}: {end} d");
+        }
+    }
+    for days in [106_752u64, 200_000] {
+        let jobs = format!("  - {{name: late, submit: {days} d, gpus: 2, duration: 1 h}}\n");
+        match go(text("job", "1 Gbps", "", &jobs), &mut Discard) {
+            Err(Failure::Input(error)) => {
+                assert_eq!(error.place, "a.yaml: jobs[0].submit");
+                assert!(error.message.starts_with("expected a time within the 292 years"), "{error}");
+            }
+            other => panic!("{days} d: {other:?}"),
         }
     }
 }

@@ -7,6 +7,7 @@ mod carried;
 mod clock;
 mod cluster;
 mod elastic;
+mod encodings;
 mod episodes;
 mod exchanges;
 mod folding;

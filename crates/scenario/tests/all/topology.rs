@@ -53,6 +53,14 @@ fn a_fat_tree_is_that_of_al_fares() {
 }
 
 #[test]
+fn a_fabric_is_priced_without_being_looked_through() {
+    let (priced, whole) = (ask(FAT_TREE, json!({"price": true})), ask(FAT_TREE, json!({"analyse": true})));
+    assert_eq!(priced["cost"], whole["cost"]);
+    assert!(priced["cost"].is_object());
+    assert_eq!(priced["analysis"], Value::Null);
+}
+
+#[test]
 fn a_path_is_laid_and_goes_around_what_failed() {
     let paths = json!([{"from": "host0", "to": "host4/gpu0", "entropy": 3}]);
     let whole = ask(CLOS, json!({"paths": paths}));

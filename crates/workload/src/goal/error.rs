@@ -51,6 +51,9 @@ pub enum GoalErrorKind {
     /// Compressed by something that is not read here.
     #[error("the file is compressed with {0}, which is not read")]
     Compression(&'static str),
+    /// Text, but not in UTF-8: in what, and what to do.
+    #[error("{0}")]
+    Encoding(&'static str, &'static str),
 
     /// The text does not begin with the number of ranks.
     #[error("expected `num_ranks N` before anything else, found {found}")]
@@ -472,6 +475,7 @@ impl GoalError {
             }
             K::SizeWithoutUnit { size, .. } => return Some(format!("write `{size}b`: sizes are in bytes")),
             K::UndefinedLabel { .. } => "a label is known only inside the rank that defines it",
+            K::Encoding(_, hint) => hint,
             K::Compression(_) => "decompress it first; gzip is read as it is",
             K::NumRanksMissing { .. } => "a GOAL text begins with a line such as `num_ranks 16`",
             K::DuplicateLabel { .. } => {

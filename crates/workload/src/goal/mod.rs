@@ -46,6 +46,7 @@ pub use write_text::{encode_text, write_text};
 
 use crate::{OpKind, Workload};
 use windtunnel_kernel::RankId;
+use windtunnel_kernel::encoding::not_utf8;
 
 /// Any source or any tag in the binary form.
 const WILDCARD: u32 = u32::MAX;
@@ -85,6 +86,9 @@ pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Workloa
         Form::Binary => read_binary(file, path),
         Form::Gzip => read_gzip(BufReader::with_capacity(1 << 17, file), path, options),
         Form::Other(name) => Err(GoalError::new(path, Place::Byte(0), GoalErrorKind::Compression(name))),
+        Form::Encoded(what, hint) => {
+            Err(GoalError::new(path, Place::File, GoalErrorKind::Encoding(what, hint)))
+        }
     }
 }
 
@@ -98,6 +102,9 @@ pub fn parse(bytes: &[u8], path: &Path, options: ReadOptions) -> Result<Workload
         Form::Binary => read_binary(Cursor::new(bytes), path),
         Form::Gzip => read_gzip(bytes, path, options),
         Form::Other(name) => Err(GoalError::new(path, Place::Byte(0), GoalErrorKind::Compression(name))),
+        Form::Encoded(what, hint) => {
+            Err(GoalError::new(path, Place::File, GoalErrorKind::Encoding(what, hint)))
+        }
     }
 }
 
@@ -114,6 +121,9 @@ fn read_gzip(input: impl Read, path: &Path, options: ReadOptions) -> Result<Work
         }
         Form::Gzip => Err(GoalError::new(path, Place::Byte(0), GoalErrorKind::Compression("gzip twice"))),
         Form::Other(name) => Err(GoalError::new(path, Place::Byte(0), GoalErrorKind::Compression(name))),
+        Form::Encoded(what, hint) => {
+            Err(GoalError::new(path, Place::File, GoalErrorKind::Encoding(what, hint)))
+        }
     }
 }
 
@@ -138,6 +148,8 @@ enum Form {
     Binary,
     Gzip,
     Other(&'static str),
+    /// What it is, and what to do.
+    Encoded(&'static str, &'static str),
 }
 
 fn sniff(head: &[u8]) -> Form {
@@ -146,9 +158,12 @@ fn sniff(head: &[u8]) -> Form {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Other("zstd"),
         [0xfd, b'7', b'z', b'X', b'Z', ..] => Form::Other("xz"),
         [b'B', b'Z', b'h', b'1'..=b'9', ..] => Form::Other("bzip2"),
-        // No text holds a zero byte; a binary's magic number is mostly zeros.
-        _ if head.contains(&0) => Form::Binary,
-        _ => Form::Text,
+        _ => match not_utf8(head) {
+            Some((what, hint)) => Form::Encoded(what, hint),
+            // No text holds a zero byte; a binary's magic number is mostly zeros.
+            None if head.contains(&0) => Form::Binary,
+            None => Form::Text,
+        },
     }
 }
 

@@ -28,6 +28,8 @@ use std::fmt;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use windtunnel_kernel::encoding::not_utf8;
+
 pub use write::{encode, write};
 
 use crate::Workload;
@@ -118,6 +120,10 @@ pub fn read_from(mut input: impl BufRead, path: &Path, gpus: u32) -> Result<Work
     let mut draft = draft::Draft::new(gpus);
     let mut bytes = Vec::new();
     let mut line = 0;
+    let begin = input.fill_buf().map_err(|error| Fault::new(0, 0, error.to_string()).at(path))?;
+    if let Some((what, hint)) = not_utf8(begin) {
+        return Err(Fault::new(0, 0, what).hint(hint).at(path));
+    }
     loop {
         bytes.clear();
         let read = input

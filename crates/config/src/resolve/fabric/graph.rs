@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use windtunnel_kernel::encoding::not_utf8;
 use windtunnel_kernel::registry::Listed;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_plan::inputs::Inputs;
@@ -67,7 +68,10 @@ fn text(path: &Path, place: &str) -> Result<String, InputError> {
     } else {
         bytes
     };
-    String::from_utf8(bytes).map_err(|_| fault("it is neither text in UTF-8 nor such text under gzip"))
+    if std::str::from_utf8(&bytes).is_err() && not_utf8(&bytes).is_none() {
+        return Err(fault("it is neither text in UTF-8 nor such text under gzip"));
+    }
+    sheets::in_utf8(bytes, fault)
 }
 
 fn unknown(name: &str, place: &Place) -> InputError {

@@ -68,7 +68,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let check = check.map(|pairs| report::check(&mut forwarder, pairs));
     let analysis = request.analyse.then(|| report::analysis(&mut forwarder));
     let model = written.keys.switch.model.as_deref();
-    let bill = request.analyse.then(|| bill::inventory(topology, model));
+    let bill = (request.analyse || request.price).then(|| bill::inventory(topology, model));
     let cost = bill.map(|bill| cost(&bill, &written.base, &written.at("switch.model"))).transpose()?;
     let drawing = request.draw.then(|| drawing::drawing(&forwarder));
 

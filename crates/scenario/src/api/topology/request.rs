@@ -28,8 +28,10 @@ pub(super) struct Request {
     pub(super) hash: EcmpKeys,
     /// Whether to check.
     pub(super) check: Option<CheckQuery>,
-    /// Whether to look at cables, distances and diversity.
+    /// Whether to look at cables, distances and diversity, and to price it.
     pub(super) analyse: bool,
+    /// Whether to price it alone: what it is built from is counted once, and no paths are followed.
+    pub(super) price: bool,
     /// Whether to describe a drawing.
     pub(super) draw: bool,
     /// Format to write the topology in.

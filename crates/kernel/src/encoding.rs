@@ -1,4 +1,4 @@
-//! Whether a file is text of the kind that logs are.
+//! Whether a file is text in UTF-8, as all that is read here, and what it is instead.
 
 /// What the file that begins so is instead of UTF-8, and what to do; `None` if nothing speaks against it. Only the way its
 /// first bytes go is looked at: comments of old logs are in any encoding.
