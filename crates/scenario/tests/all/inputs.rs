@@ -166,6 +166,7 @@ fn the_summary_names_what_was_read() {
         [
             "data/dispatchers/deepep",
             "data/errors/training",
+            "data/frameworks/megatron",
             "data/gpus/h100-sxm",
             "data/nccl/pools",
             "model.json"

@@ -80,15 +80,15 @@ fn what_another_build_has_packed_is_refused() {
 /// A program's scheduler, transport or stage is code, which no text of the scenario tells from another of its name.
 #[test]
 fn modules_of_a_program_count_by_its_file_or_by_what_they_say() {
-    let fifo = || -> Box<dyn Scheduler> {
+    let easy = || -> Box<dyn Scheduler> {
         let options = Options { endpoints: 8, slice: Span::from_us(1), rows: 2 };
-        by_name("fifo", &options).expect("a built-in one")
+        by_name("easy", &options).expect("a built-in one")
     };
     let with = |modules: Modules, policies: &str| {
         let request = RunRequest { modules, policies: policies.to_owned(), ..request() };
         Planned::of(request).expect("a plan").sha256().to_owned()
     };
-    let own = Modules::default().scheduler(fifo);
+    let own = Modules::default().scheduler(easy);
     let none = with(Modules::default(), "");
     assert_eq!(with(Modules::default().identified_by("one"), ""), none, "there are none");
     let hashes = [
