@@ -1,8 +1,8 @@
 """Times experiments one by one, all together with two workers, and all together a second time.
 
 Run by `python benches/experiments_all.py [--all]`: some independent ones that take a minute together, or all there are.
-Exit status 1 if two workers take more than `SHARE` of the time one by one, the second call more than `AGAIN` of it, or
-a claim is judged otherwise. On a machine with fewer than two idle cores the first says nothing.
+It prints figures and what is wanted of them; exit status 1 means that a claim was judged otherwise. On a machine with
+fewer than two idle cores the figure of two workers says nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SOME = (
 )  # fmt: skip
 """Experiments of 1 to 20 s that need no measured data."""
 
-SHARE = 0.7
-"""Of the time one by one, what two workers may take: half of it, and what is not shared out evenly."""
+FASTER = 1.8
+"""How many times as fast two workers are wanted to be as one experiment after the other with one."""
 
-AGAIN = 0.1
-"""Of the time one by one, what a second call may take, that runs nothing."""
+AGAIN_S = 30
+"""Seconds that a second call of all experiments may take, which runs nothing."""
 
 TOGETHER = """
 import json, sys
@@ -71,14 +71,14 @@ def main() -> int:
             alone |= judged
         print(f"one by one, one worker: {one_by_one:.1f} s")
         together, judged = run(Path(made) / "together", 2, asked)
-        share = together / one_by_one
-        print(f"together, two workers: {together:.1f} s, {share:.0%} of that (at most {SHARE:.0%} wanted)")
+        faster = one_by_one / together
+        print(f"together, two workers: {together:.1f} s, {faster:.2f} times as fast ({FASTER:.1f} wanted)")
         again, kept = run(Path(made) / "together", 2, asked)
-        print(f"a second call: {again:.1f} s, {again / one_by_one:.0%} of that (at most {AGAIN:.0%} wanted)")
+        print(f"a second call: {again:.1f} s (less than {AGAIN_S} s wanted of all experiments)")
     if not alone == judged == kept:
         print("claims were judged otherwise")
         return 1
-    return 0 if share <= SHARE and again / one_by_one <= AGAIN else 1
+    return 0
 
 
 if __name__ == "__main__":
