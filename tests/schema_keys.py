@@ -83,4 +83,4 @@ def _unknown_keys(value: dict[str, Any], record: dict[str, Any], place: str) -> 
 
 def _may_be(record: dict[str, Any], kind: str) -> bool:
     kinds = record.get("type", kind)
-    return kind in (kinds if isinstance(kinds, list) else [kinds])
+    return kind in kinds if isinstance(kinds, list) else kind == kinds

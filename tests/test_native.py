@@ -24,7 +24,7 @@ EXAMPLE = ROOT / "examples" / "own-network"
 TRACE = """
 #include <stdio.h>
 __attribute__((constructor)) static void opened(void) {
-  FILE *trace = fopen("opened", "w");
+  FILE *trace = fopen(TRACE, "w");
   if (trace) fclose(trace);
 }
 """
@@ -38,6 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sources = [str(EXAMPLE / "network.c"), "trace.c"]
     include = str(ROOT / "crates" / "backend" / "include")
     build = ["cc", "-shared", "-fPIC", "-O1", "-I", include, "-o", "libnetwork.so", *sources]
+    # A worker of a study may work in another folder.
+    build.append(f'-DTRACE="{tmp_path / "opened"}"')
     subprocess.run(build, cwd=tmp_path, check=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
@@ -95,6 +97,7 @@ def test_studies_have_the_flag_that_they_name(folder: Path, command: Command, wo
 def test_a_list_of_trusted_files_lets_it_run(folder: Path, command: Command) -> None:
     trust(folder, f"# mine\n\n{digest(folder).upper()}  # libnetwork.so of today\n")
     assert command("run", "scenario.yaml", "--no-report", check=None).returncode == 0
+    assert command("sweep", "scenario.yaml", "--vary", "seed=1,2", check=None).returncode == 0
     # Another file of the name is another library.
     with (folder / "libnetwork.so").open("ab") as library:
         library.write(b"\0")

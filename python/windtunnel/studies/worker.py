@@ -275,11 +275,16 @@ def _simulated(task: Task, base: Path, sink: TableWriter | None) -> str:
 
     point, source = task.point, task.point.source
     options = _options(task)
-    if point.policies:
+    if point.policies or _may_be_native(point):
         from windtunnel.policies import engine_options
 
         options = engine_options({**options, **dict(point.policies)})
     return engine.run(source.text, source.name, str(base), list(point.overrides), options, sink, _quiet)
+
+
+def _may_be_native(point: Point) -> bool:
+    """Whether the point may name a library, which the user's list of trusted files may let run (`windtunnel.native`)."""
+    return "backend" in point.source.text or any("backend" in path for path, _ in point.overrides)
 
 
 def _explained(task: Task, base: Path) -> str:
