@@ -183,7 +183,7 @@ MTU, HEADER, CONTROL = 4150, 66, 64
 
 @rule
 def nics_send_payload_headers_and_what_is_counted_apart(seen: Seen) -> Iterator[str]:
-    """Bytes on the links up from NICs: of flows payload and headers, of packets that, what is sent again, and control packets.
+    """Bytes that leave NICs: of flows payload and headers, of packets that, what is sent again, and control packets.
 
     Of patterns over hosts of one GPU, where every message crosses one such link.
     """
@@ -212,7 +212,7 @@ def nics_send_payload_headers_and_what_is_counted_apart(seen: Seen) -> Iterator[
         # A flow's bytes are rounded on each link.
         slack = ups.height if fidelity == "flow" else 0
         if not least - slack <= carried <= most + slack:
-            yield f"{fidelity}: NICs sent {carried} B, payload and headers are {least} B, with what is beside them {most} B"
+            yield f"{fidelity}: NICs sent {carried} B, payload and headers are {least} B, with the rest {most} B"
 
 
 @rule

@@ -283,7 +283,7 @@ def _simulated(task: Task, base: Path, sink: TableWriter | None) -> str:
 
 
 def _may_be_native(point: Point) -> bool:
-    """Whether the point may name a library, which the user's list of trusted files may let run (`windtunnel.native`)."""
+    """Whether it may name a library, which the list of trusted files may let run (`windtunnel.native`)."""
     return "backend" in point.source.text or any("backend" in path for path, _ in point.overrides)
 
 
