@@ -7,6 +7,9 @@ use windtunnel_run::table::{Phase, ProgressSink};
 /// Bytes that are left to whoever ends the run.
 const RESERVE: u64 = 64 << 20;
 
+/// Nothing grows beyond it.
+const NOT_LOOKED: u64 = u64::MAX;
+
 /// What is held and what is left, in bytes.
 type Figures = (u64, u64);
 
@@ -14,7 +17,8 @@ type Figures = (u64, u64);
 /// allocator, and where the system does not say what is left, it stops nothing.
 pub(super) struct Frugal<'a> {
     inner: &'a mut dyn ProgressSink,
-    /// Bytes held the last time.
+    /// Bytes held the last time; [`NOT_LOOKED`] before the first time of a phase, for what it has built by then says nothing of what
+    /// it takes from there on.
     held: u64,
     spent: Option<Figures>,
 }
@@ -22,7 +26,7 @@ pub(super) struct Frugal<'a> {
 impl<'a> Frugal<'a> {
     /// Tells `inner`.
     pub(super) fn new(inner: &'a mut dyn ProgressSink) -> Self {
-        Self { inner, held: memory::held(), spent: None }
+        Self { inner, held: NOT_LOOKED, spent: None }
     }
 
     /// # Errors
@@ -64,6 +68,7 @@ impl ProgressSink for Frugal<'_> {
     }
 
     fn phase(&mut self, phase: Phase) {
+        self.held = NOT_LOOKED;
         self.inner.phase(phase);
     }
 
@@ -84,6 +89,8 @@ mod tests {
         assert!(runs_out(4 * GB, 4 * GB + 1, RESERVE));
         // What does not grow goes on however little is left.
         assert!(!runs_out(4 * GB, 4 * GB, 0) && !runs_out(4 * GB, 3 * GB, 0));
+        // Nor does what was built before anybody looked.
+        assert!(!runs_out(NOT_LOOKED, 20 * GB, 4 * GB));
     }
 
     #[test]
