@@ -73,7 +73,7 @@ def test_keys_that_are_right_only_together_are_set_together() -> None:
     for changes in (both, dict(reversed(both.items()))):
         other = plan.copy().set(changes)
         assert other == windtunnel.Plan(DENSE, overrides=changes) != plan
-    with pytest.raises(windtunnel.InputError, match="did you mean `dp`"):
+    with pytest.raises(windtunnel.InputError, match="unknown key `dpp`"):
         plan.set({**both, "jobs[0].parallelism.dpp": 32})
     assert plan.digest == before
 

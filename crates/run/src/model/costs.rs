@@ -163,8 +163,8 @@ impl SlowNics {
                 let rate = topology.link(link).rate;
                 let slow = part(link).ok()? * rate.bps() as f64;
                 // A part of a rate is rounded.
-                let bus = plan.fabric.bus.map_or(f64::INFINITY, |bus| bus.bps() as f64) * 0.999_999;
-                (slow < bus && slow < rate.bps() as f64).then(|| BitRate::from_bps((slow as u64).max(1)))
+                let whole = plan.fabric.handed_over(rate).bps() as f64 * 0.999_999;
+                (slow < whole).then(|| BitRate::from_bps((slow as u64).max(1)))
             };
             (0..topology.planes()).filter_map(of).min()
         };
