@@ -99,30 +99,37 @@ fn by_time_too_what_is_sent_again_was_lost() {
     arrives_once("uec", false, Nscc { recovery, timeout, ..Nscc::default() });
 }
 
-/// A window that heeds losses fills a lossy path alike however often it hears: half a window is given up per loss, so the
-/// rate is that of the square root of the losses (Mathis et al., CCR 1997).
-/// Laws that do not heed losses, by delay or telemetry, lose nothing by them either.
+/// Under random loss each law is as fast as it should be, and alike however often receivers answer. A window that gives up half per
+/// loss and grows by a packet per round trip takes the square-root law's time (Mathis et al., CCR 1997: sqrt(3/2p) packets a round
+/// trip, 122 at 1 in 10,000); cubic windows grow faster, and what heeds no losses loses nothing by them. There are 30 losses, so
+/// a law's time is within 40% of that.
 #[test]
 fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
-    fn alike<T: Transport + Clone>(name: &str, telemetry: bool, transport: T, bounds: std::ops::Range<f64>) {
-        let topology = lossy(1e-4, 20_000_000);
-        let time = |ack_every| one(&topology, ack_every, telemetry, transport.clone(), 60_000).1.ps() as f64;
-        let each = time(1);
-        for ack_every in [4, 16] {
-            let ratio = time(ack_every) / each;
-            println!("{name}, ack_every {ack_every}: {ratio} of the time with 1, {each} ps");
-            assert!(bounds.contains(&ratio), "{name}, ack_every {ack_every}: {ratio} of the time with 1");
+    const PACKETS: u64 = 300_000;
+    const LOSS: f64 = 1e-4;
+    let topology = lossy(LOSS, 100_000_000);
+    // Over 100 km a round trip is a millisecond.
+    let by_law = PACKETS as f64 / (1.5 / LOSS).sqrt() * 1e9;
+    let at_line_rate = PACKETS as f64 * 4_160.0 * 8.0 / 0.1;
+    fn alike<T: Transport + Clone>(topology: &Arc<Topology>, name: &str, transport: T, expected: f64) {
+        let time =
+            |ack_every| one(topology, ack_every, name == "hpcc", transport.clone(), PACKETS).1.ps() as f64;
+        for ack_every in [1, 4, 16] {
+            let ratio = time(ack_every) / expected;
+            assert!(
+                (0.6..1.4).contains(&ratio),
+                "{name}, ack_every {ack_every}: {ratio} of the time of its law"
+            );
         }
     }
-    let timeout = Span::from_us(20_000);
-    let bounds = 0.8..1.25;
-    alike("dctcp", false, Dctcp { timeout, ..Dctcp::default() }, bounds.clone());
-    alike("swift", false, Swift { timeout, ..Swift::default() }, bounds.clone());
-    alike("mprdma", false, MpRdma { timeout, ..MpRdma::default() }, bounds.clone());
-    alike("newreno", false, NewReno { recovery: SELECTIVE, ..NewReno::default() }, bounds.clone());
-    alike("cubic", false, Cubic { recovery: SELECTIVE, ..Cubic::default() }, bounds.clone());
-    alike("dcqcn", false, Dcqcn { recovery: SELECTIVE, timeout, ..Dcqcn::default() }, bounds.clone());
-    alike("hpcc", true, Hpcc { recovery: SELECTIVE, timeout, ..Hpcc::default() }, bounds);
+    let (recovery, timeout) = (SELECTIVE, Span::from_us(20_000));
+    alike(&topology, "dctcp", Dctcp { recovery, timeout, ..Dctcp::default() }, by_law);
+    alike(&topology, "swift", Swift { recovery, timeout, ..Swift::default() }, by_law);
+    alike(&topology, "mprdma", MpRdma { recovery, timeout, ..MpRdma::default() }, by_law);
+    alike(&topology, "newreno", NewReno { recovery, ..NewReno::default() }, by_law);
+    alike(&topology, "cubic", Cubic { recovery, ..Cubic::default() }, 0.6 * by_law);
+    alike(&topology, "dcqcn", Dcqcn { recovery, timeout, ..Dcqcn::default() }, at_line_rate);
+    alike(&topology, "hpcc", Hpcc { recovery, timeout, ..Hpcc::default() }, at_line_rate);
 }
 
 /// Ends of ten messages of 400 packets over one queue pair with a window of 20, on a star on which 30 more hosts have sent 20 packets

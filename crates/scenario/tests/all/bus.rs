@@ -121,7 +121,7 @@ fn slow_nics_are_slow_at_every_fidelity() {
 
 #[test]
 fn one_set_of_constants_has_no_slow_nic() {
-    let more = "network: {loggops: {L: 1 us, G: 0.08}}\nvariation: {nics: [{host: 3, rate: 0.25}]}\n";
+    let more = "network: {loggops: {L: 1 us, o: 0 ns, g: 0 ns, G: 0.08, S: 64 KiB}}\nvariation: {nics: [{host: 3, rate: 0.25}]}\n";
     let error = run(&text("message", "400 Gbps", "", more)).expect_err("it is refused");
     assert!(
         error.starts_with("a.yaml: variation.nics: `network.loggops` is one set of constants"),
