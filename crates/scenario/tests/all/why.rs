@@ -72,7 +72,8 @@ fn pair(network: &str, workload: &str) -> String {
 fn each_reason_is_told_by_its_name() {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("why");
     std::fs::create_dir_all(&base).expect("a folder can be made");
-    let two_on: String = (0..5).map(|host| format!("{host},{},16000000\n", (host + 2) % 5)).collect();
+    let two_on: String =
+        (0..5).map(|host| format!("{host},{},16000000\n", (host + 2) % 5)).collect::<Vec<_>>().concat();
     for (name, text) in [
         ("two-on.csv", format!("source,destination,bytes\n{two_on}")),
         ("unsent.goal", "num_ranks 2\nrank 0 {\nl0: recv 64b from 1 tag 2\n}\nrank 1 {\n}\n".to_owned()),
