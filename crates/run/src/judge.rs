@@ -275,6 +275,21 @@ mod tests {
         }
     }
 
+    /// Ten equal iterations after the first, in each of which the last rank falls back by a fifth of it more.
+    #[test]
+    fn ranks_that_drift_apart_make_the_mean_uncertain() {
+        let episode = two(Span::MAX, Span::ZERO);
+        let error = |lag_ps: u64| {
+            let of = |n: u64| Iteration {
+                lag_ps: n * lag_ps,
+                ..Iteration::plain(n, n * 10_000, (n + 1) * 10_000)
+            };
+            let iterations: Vec<Iteration> = (0..11).map(of).collect();
+            Seen::of(&judge().enough, &episode.jobs[0], &iterations, 0).error.expect("there are enough")
+        };
+        assert!((error(2_000) - error(0) - 0.2).abs() < 1e-12, "{} {}", error(2_000), error(0));
+    }
+
     #[test]
     fn a_tolerance_of_one_never_asks_for_more() {
         let judge = Judge { enough: Enough { tolerance: 1.0, ..judge().enough } };
