@@ -132,6 +132,23 @@ fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
     alike(&topology, "hpcc", Hpcc { recovery, timeout, ..Hpcc::default() }, at_line_rate);
 }
 
+/// What a receiver of go-back-N discards was not received: a sender has a window of packets on the way in every round trip in which
+/// it does not wait for a time-out of 20, neither fewer nor more.
+#[test]
+fn what_is_discarded_leaves_no_room_in_the_window() {
+    const WINDOW: u64 = 20;
+    let transport =
+        NoTransport { window: WINDOW * 4_160, recovery: Recovery::GoBackN, timeout: Span::from_us(20_000) };
+    let packets = 6_000;
+    let (totals, end) = one(&lossy(1e-2, 100_000_000), 1, false, transport, packets);
+    let sent = packets + totals.retransmissions;
+    let rounds = end.ps().div_ceil(1_000_000_000);
+    assert!(totals.retransmissions > packets / 10, "{totals:?}");
+    let busy = rounds - 21 * totals.timeouts;
+    assert!(sent <= WINDOW * (rounds + 1), "{sent} packets in {rounds} round trips of {WINDOW}");
+    assert!(10 * sent >= 9 * WINDOW * busy, "{sent} packets in {busy} round trips of {WINDOW}");
+}
+
 /// Ends of ten messages of 400 packets over one queue pair with a window of 20, on a star on which 30 more hosts have sent 20 packets
 /// each to the same host if `crowded`: its first packets wait for 200 µs there, and its time-out is 60 µs.
 fn ends(recovery: Recovery, crowded: bool) -> (Counters, Vec<Time>) {
