@@ -132,6 +132,21 @@ fn throughput_under_loss_does_not_depend_on_how_often_receivers_answer() {
     alike(&topology, "hpcc", Hpcc { recovery, timeout, ..Hpcc::default() }, at_line_rate);
 }
 
+/// Where its window fills the path all the same, a message takes as long however often receivers answer.
+#[test]
+fn a_full_path_under_loss_does_not_depend_on_how_often_receivers_answer() {
+    let topology = lossy(1e-4, 20_000_000);
+    let times = |ack_every| {
+        let transport = Dctcp { timeout: Span::from_us(20_000), ..Dctcp::default() };
+        one(&topology, ack_every, false, transport, 60_000).1.ps() as f64
+    };
+    let each = times(1);
+    for ack_every in [4, 16] {
+        let ratio = times(ack_every) / each;
+        assert!((0.8..1.25).contains(&ratio), "ack_every {ack_every}: {ratio} of the time with 1");
+    }
+}
+
 /// What a receiver of go-back-N discards was not received: a sender has a window of packets on the way in every round trip in which
 /// it does not wait for a time-out of 20, neither fewer nor more.
 #[test]
