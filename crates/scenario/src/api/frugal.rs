@@ -61,7 +61,10 @@ impl ProgressSink for Frugal<'_> {
     fn progress(&mut self, fraction: Option<f64>, simulated_s: f64, events: u64) -> bool {
         let (before, held) = (self.held, memory::held());
         self.held = held;
-        if let Some(left) = memory::available().filter(|&left| runs_out(before, held, left)) {
+        // Whoever does not grow need not ask the system, which reads several files for an answer.
+        if held > before
+            && let Some(left) = memory::available().filter(|&left| runs_out(before, held, left))
+        {
             self.spent.get_or_insert((held, left));
         }
         self.inner.progress(fraction, simulated_s, events) && self.spent.is_none()
