@@ -37,8 +37,8 @@ quick: $(ENGINE) $(TOOLS)
 # As it is released, but with overflow checks: the tests of those crates in which arithmetic lives. `make test` checks overflows
 # too, in an engine that is optimised less.
 checked:
-	cargo test --profile checked --quiet -p windtunnel-kernel -p windtunnel-topology -p windtunnel-fabric \
-		-p windtunnel-cluster --lib --test all
+	cargo test --profile checked --quiet -p windtunnel-kernel -p windtunnel-tables -p windtunnel-topology \
+		-p windtunnel-workload -p windtunnel-fabric -p windtunnel-import -p windtunnel-cluster --lib --test all
 
 # 2,000 random scenarios at all fidelities against the rules of tests/fuzz/properties.py: under ten minutes on two cores.
 # `make fuzz FUZZ='--first 17 --count 1'` repeats one.

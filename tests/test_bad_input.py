@@ -68,6 +68,9 @@ EDITS = {
     "two documents": (JOBS, JOBS + "---\nseed: 2\n"),
     "list for a scenario": (BASE, "- 1\n"),
     "no jobs": (JOBS, "jobs: []\n"),
+    "prices: no years": ("seed: 1", "seed: 1\nprices: {years: 0}"),
+    "prices: a rent and energy": ("seed: 1", "seed: 1\nprices: {gpu_hour: 2 USD, kwh: 0.1 USD}"),
+    "prices: without a unit": ("seed: 1", "seed: 1\nprices: {gpu_hour: 2.5}"),
 }
 
 COLLECTIVE = "jobs=[{name: a, workload: {collective: {kind: %s, bytes: 1 MiB}}}]"

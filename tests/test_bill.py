@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,12 +63,49 @@ def test_a_summary_says_dollars_watts_and_joules() -> None:
     assert all(row["source"] for row in cost["evidence"])
 
 
+HOURS_OF_YEARS = 365.25 * 24
+"""In a year."""
+
+
+def test_an_hour_is_written_off_or_rented() -> None:
+    def cost(prices: str) -> dict[str, Any]:
+        found: dict[str, Any] = windtunnel.run(SCENARIO + prices).summary["cost"]
+        return found
+
+    plain = cost("")
+    bought, watts = plain["fabric_usd"] + plain["gpus_usd"], plain["power_w"]
+    assert plain["hour_usd"] == pytest.approx(bought / (5 * HOURS_OF_YEARS) + 0.08 * watts / 1000)
+    assert plain["run_usd"] == pytest.approx(plain["hour_usd"] * plain["energy_j"] / watts / 3600)
+    # The only job has all GPUs, and no tokens.
+    assert 2 * plain["jobs"][0]["iteration_usd"] == pytest.approx(plain["run_usd"], rel=1e-6)
+    assert plain["jobs"][0]["tokens_per_usd"] is None
+    assert [row["kind"] for row in plain["evidence"] if row["constant"].startswith("dollars")] == ["inferred"] * 2
+    own = cost("prices: {years: 3, kwh: 0.2 USD}\n")
+    assert own["hour_usd"] == pytest.approx(bought / (3 * HOURS_OF_YEARS) + 0.2 * watts / 1000)
+    assert [row["kind"] for row in own["evidence"] if row["constant"].startswith("dollars")] == ["given"] * 2
+    rented = cost("prices: {gpu_hour: 2.50 USD}\n")
+    assert rented["hour_usd"] == 32 * 2.5
+    without = windtunnel.run(SCENARIO.replace("H100-SXM", "A40") + "prices: {gpu_hour: 1 USD}\n").summary["cost"]
+    assert without["hour_usd"] == 32, "a rent needs no price"
+
+
+def test_tokens_a_dollar_are_those_of_an_hour() -> None:
+    given = {"jobs[0].iterations": 1, "prices.gpu_hour": "2 USD"}
+    summary = windtunnel.run(shipped.root() / "examples" / "llama3-70b-256xH100.yaml", overrides=given).summary
+    job, cost = summary["jobs"][0], summary["cost"]["jobs"][0]
+    assert cost["tokens_per_usd"] == pytest.approx(job["tokens_per_s"] * 3600 / (256 * 2))
+    tokens = job["tokens_per_s"] * job["iteration_time_s"]["mean"]
+    assert cost["iteration_usd"] * cost["tokens_per_usd"] == pytest.approx(tokens)
+
+
 def test_what_no_sheet_says_is_unknown_and_not_zero() -> None:
     nameless = windtunnel.run(SCENARIO.replace("gpu: H100-SXM, ", "")).summary["cost"]
     assert nameless["gpu_power_w"] is None
     assert nameless["power_w"] is None
     assert nameless["energy_j"] is None
     assert nameless["gpus_usd"] is None
+    assert nameless["hour_usd"] is None
+    assert nameless["run_usd"] is None
     assert windtunnel.run(SCENARIO.replace("H100-SXM", "A40")).summary["cost"]["gpus_usd"] is None
     assert nameless["fabric_usd"] > 0
     calendar = "windtunnel: 1\nname: c\nfidelity: job\ntopology: {hosts: 2, host: {gpus: 8}}\n"

@@ -427,16 +427,16 @@ def test_200_points_of_which_30_are_refused_killed_five_times(tmp_path: Path, sc
     assert scenario.name == "exchange.yaml"
     study = tmp_path / "study.yaml"
     study.write_text(
-        "study: 1\nscenario: exchange.yaml\nset: {fidelity: flow}\nmetrics: ['jobs[0].finish_s']\n"
+        "study: 1\nscenario: exchange.yaml\nset: {fidelity: packet}\nmetrics: ['jobs[0].finish_s']\n"
         "vary: {topology.hosts: {from: 4, to: 13}, 'jobs[0].iterations': {from: -2, to: 17}}\n",
         encoding="utf-8",
-    )
+    )  # by packets, so that a run takes long enough for the sweep to be there when it is to be killed
     call = [str(PROGRAM), "sweep", str(study), "--json", "--workers", "2"]
     draw = random.Random(7)  # noqa: S311
     seen: dict[str, float] = {}
     for _ in range(5):
         with subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            enough = len(seen) + draw.randint(1, 25)
+            enough = len(seen) + draw.randint(1, 16)
             while len(placed(tmp_path)) < enough:
                 assert process.poll() is None
                 time.sleep(0.01)

@@ -202,6 +202,8 @@ FIGURES = [
     ("cost.energy_j", 1.6e6, "1.600 MJ", False),
     ("cost.jobs[0].iteration_energy_j", 1.6e6, "1.600 MJ", False),
     ("cost.jobs[0].tokens_per_j", 0.0031, "0.0031", True),
+    ("cost.run_usd", 12.5, "12.50 US$", False),
+    ("cost.jobs[0].tokens_per_usd", 2e6, "2,000,000", True),
 ]
 
 
@@ -224,6 +226,7 @@ def test_more_is_better_of_nothing_else_in_a_summary() -> None:
         "cluster.finished",
         "cluster.samples_per_s_per_gpu",
         "cost.jobs[0].tokens_per_j",
+        "cost.jobs[0].tokens_per_usd",
     }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_RATE = re.compile(r"_per_(?:s|j)(?:_per_gpu)?$")
-"""Ends of the names of what is had for a second or a joule: `tokens_per_s`, `tokens_per_j`, `samples_per_s_per_gpu`."""
+_RATE = re.compile(r"_per_(?:s|j|usd)(?:_per_gpu)?$")
+"""Ends of the names of what is had for a second, a joule or a dollar: `tokens_per_s`, `samples_per_s_per_gpu`."""
 
 LARGER_IS_BETTER = ("mfu", "goodput")
 """Names of other figures of which more is better, wherever they stand."""
@@ -15,7 +15,7 @@ LARGER_THERE = ("cluster.utilisation", "cluster.finished")
 
 
 def is_rate(metric: str) -> bool:
-    """Whether a figure is so much for a second or a joule, and so no time itself."""
+    """Whether a figure is so much for a second, a joule or a dollar, and so none of these itself."""
     return _RATE.search(metric) is not None
 
 

@@ -1,9 +1,12 @@
-"""What a run's machine costs and draws: dollars of the fabric, watts of fabric and GPUs, joules of the run.
+"""What a run's machine costs and draws: dollars and watts of fabric and GPUs, joules and dollars of the run.
 
 The fabric is priced by the engine from data sheets of switches and optics, as `windtunnel topology` has it. A GPU draws
 its sheet's board power, all the time: what a run needs at most. What no sheet says is null and never 0: no maker
 publishes prices of GPUs, so sheets have estimates of others or none, and NICs, hosts and cooling are not counted. Every
 figure names its source.
+
+An hour of the machine is rented for what the scenario says (`prices.gpu_hour`), or is its part of what the machine was
+bought for, written off evenly, and of what it draws.
 """
 
 from __future__ import annotations
@@ -40,6 +43,31 @@ _UNITS = {"W": 1.0, "kW": 1000.0, "USD": 1.0}
 SCENARIO = "the scenario's `topology.host.gpu`"
 """Source of a figure that stands there."""
 
+PRICES = "the scenario's `prices"
+"""Begin of the source of a figure that stands there."""
+
+YEARS = 5.0
+"""Over which a machine is written off."""
+
+KWH_USD = 0.08
+"""Of a kilowatt-hour."""
+
+ASSUMED = (
+    {
+        "constant": "dollars of the run: 5 years of writing off", "kind": "inferred",
+        "source": "Amazon's annual report (10-K) for 2024, of servers from 2025 on; others take 5.5 or 6",
+    },
+    {
+        "constant": "dollars of the run: 0.08 USD a kWh", "kind": "inferred",
+        "source": "U.S. Energy Information Administration, Electric Power Annual 2023: industrial customers on average",
+    },
+)  # fmt: skip
+"""Evidence of both, where the scenario does not say them."""
+
+HOUR_S = 3600.0
+
+YEAR_H = 365.25 * 24
+
 Known = tuple[float | None, dict[str, str] | None]
 """A figure of a sheet, and its line of the evidence."""
 
@@ -52,6 +80,8 @@ class _Machine:
     gpu_w: float | None
     fabric_w: float | None
     figures: dict[str, float | None]
+    hour_usd: float | None
+    """Of all of it."""
     evidence: str
     """As JSON."""
 
@@ -62,14 +92,16 @@ def cost_text(name: str, base: Path, tree: str, summary: dict[str, Any]) -> str 
     Of `summary` it takes `jobs` and `simulated_time_s`. Keys and units are in `docs/results.md`.
     """
     try:
-        topology = engine.members(tree, ["topology"])
+        parts = engine.members(tree, ["topology", "prices"])
         # A file may change between two runs; names of sheets and numbers are what they are.
-        known = _machine.__wrapped__ if _names_a_file(topology) else _machine
-        machine: _Machine = known(topology, name, base)
+        known = _machine.__wrapped__ if _names_a_file(parts) else _machine
+        machine: _Machine = known(parts, name, base)
     except InputError:
         return None
     cost = machine.figures | {
         "energy_j": _times(machine.figures["power_w"], summary.get("simulated_time_s")),
+        "hour_usd": machine.hour_usd,
+        "run_usd": _over(_times(machine.hour_usd, summary.get("simulated_time_s")), HOUR_S),
         "jobs": [_job(job, machine) for job in summary["jobs"]],
     }
     return f'{json.dumps(cost)[:-1]}, "evidence": {machine.evidence}}}'
@@ -98,8 +130,33 @@ def _machine(text: str, name: str, base: Path) -> _Machine:
         "gpus_power_w": gpus_w,
         "power_w": None if gpus_w is None or fabric_w is None else gpus_w + fabric_w,
     }
-    kept = [{key: row[key] for key in ("constant", "kind", "source")} for row in evidence]
-    return _Machine(gpus, each, fabric_w, figures, json.dumps(kept))
+    hour_usd, of_hours = _hour(tree.get("prices") or {}, gpus, figures)
+    kept = [{key: row[key] for key in ("constant", "kind", "source")} for row in [*evidence, *of_hours]]
+    return _Machine(gpus, each, fabric_w, figures, hour_usd, json.dumps(kept))
+
+
+def _hour(
+    prices: dict[str, Any], gpus: int | None, figures: dict[str, float | None]
+) -> tuple[float | None, list[dict[str, str]]]:
+    """Dollars of the machine for an hour, with what they rest on beside its prices and power."""
+    rent, _ = _given("gpu_hour", prices.get("gpu_hour"), PRICES)
+    if rent is not None:
+        row = {"constant": "dollars of the run: rent of a GPU", "kind": "given", "source": f"{PRICES}.gpu_hour`"}
+        return _times(rent, gpus), [row]
+    kwh, _ = _given("kwh", prices.get("kwh"), PRICES)
+    years = prices.get("years")
+    bought = _sum(figures["fabric_usd"], figures["gpus_usd"])
+    energy = _over(_times(figures["power_w"], KWH_USD if kwh is None else kwh), 1000.0)
+    hour = _sum(_over(bought, (YEARS if years is None else years) * YEAR_H), energy)
+    if hour is None:
+        return None, []
+    of_years, of_energy = ASSUMED
+    given = [
+        {"constant": f"dollars of the run: {key}", "kind": "given", "source": f"{PRICES}.{key}`"}
+        for key, value in (("years", years), ("kwh", kwh))
+        if value is not None
+    ]
+    return hour, given + [row for row, said in ((of_years, years), (of_energy, kwh)) if said is None]
 
 
 def with_bill(text: str, source: Source, overrides: Sequence[tuple[str, str]]) -> tuple[str, dict[str, Any]]:
@@ -122,16 +179,19 @@ def with_cost(text: str, cost: str) -> str:
 
 
 def _job(job: dict[str, Any], machine: _Machine) -> dict[str, Any]:
-    """Energy of a job's iterations: its GPUs and as large a part of the fabric."""
+    """Energy and dollars of a job's iterations: its GPUs and as large a part of the fabric."""
     mean = (job["iteration_time_s"] or {}).get("mean")
     each, fabric_w, gpus = machine.gpu_w, machine.fabric_w, machine.gpus
     whole = None if each is None or fabric_w is None or not gpus else (each + fabric_w / gpus) * job["ranks"]
     tokens = job.get("tokens_per_s")
+    hour_usd = _over(_times(machine.hour_usd, job["ranks"]), gpus)
     return {
         "name": job["name"],
         "power_w": whole,
         "iteration_energy_j": _times(whole, mean),
         "tokens_per_j": None if not tokens or not whole else tokens / whole,
+        "iteration_usd": _over(_times(hour_usd, mean), HOUR_S),
+        "tokens_per_usd": None if not tokens or not hour_usd else tokens * HOUR_S / hour_usd,
     }
 
 
@@ -160,6 +220,14 @@ def _gpus(tree: Any, host: dict[str, Any]) -> int | None:  # noqa: ANN401
 
 def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
+
+
+def _over(a: float | None, b: float | None) -> float | None:
+    return None if a is None or not b else a / b
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
 
 
 def _of_gpu(key: str, named: object, written: object, base: Path, place: str = SCENARIO) -> Known:

@@ -30,7 +30,7 @@ def value_text(key: str, value: object) -> str:
         return power(value)
     if key.endswith("energy_j"):
         return energy(value)
-    if key.endswith("_usd"):
+    if key.endswith("_usd") and not is_rate(key):
         return f"{count(value)} US$"
     if key.endswith("_bps"):
         return rate(value)

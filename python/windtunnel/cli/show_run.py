@@ -13,7 +13,7 @@ from windtunnel.cli.show_compare import show_comparison
 from windtunnel.cluster import cluster_figures, size_of
 from windtunnel.ideal import against
 from windtunnel.ideal import remark as beside_ideal
-from windtunnel.text import UNKNOWN, count, duration, energy, percent, power, size
+from windtunnel.text import UNKNOWN, count, duration, energy, percent, power, short_count, size
 from windtunnel.unseen import unseen_line
 
 if TYPE_CHECKING:
@@ -201,6 +201,10 @@ def _show_cost(console: Console, summary: dict[str, Any]) -> None:
     jobs = cost.get("jobs") or []
     if len(jobs) == 1 and jobs[0]["iteration_energy_j"] is not None:
         parts.append(f"{energy(jobs[0]['iteration_energy_j'])} an iteration")
+    if cost.get("hour_usd") is not None:
+        parts.append(f"US$ {count(cost['hour_usd'])} an hour")
+    if len(jobs) == 1 and jobs[0]["tokens_per_usd"] is not None:
+        parts.append(f"{short_count(jobs[0]['tokens_per_usd'])} tokens a US$")
     if parts:
         console.print()
         console.print(f"by data sheets: {', '.join(parts)}", style="dim")

@@ -19,6 +19,7 @@ mod names;
 mod nccl;
 pub mod network;
 mod policies;
+mod prices;
 pub mod reduce;
 mod routes;
 pub mod source;
@@ -66,6 +67,7 @@ pub fn resolve(
         return Err(InputError::new(at("jobs"), "there is no job"));
     }
     policies::check(&scenario.cluster, source)?;
+    prices::check(&scenario.prices, source)?;
     let mut evidence = EvidenceList::default();
     let mut topology = fabric::resolve(&scenario.topology, source, "topology", base)?;
     let bare = source::needs_no_network(&scenario) && fabric::without_switches(&mut topology.keys);

@@ -29,7 +29,7 @@ pub use jobs::{
 };
 pub use load_balancer::{EcmpKeys, LoadBalancer};
 pub use name::Name;
-pub use quantity::{CalendarSpan, Duration, Length, Rate, Size};
+pub use quantity::{CalendarSpan, Duration, Length, Price, Rate, Size};
 pub use queues::{ClassColors, ColorProfile, ColorProfiles, DropProfile, Meter, Pfc, Queue, Trimming};
 pub use recovery::{RecoveryKeys, SelectiveKeys};
 pub use reduction::Reduction;
@@ -88,6 +88,9 @@ pub struct Scenario {
     /// Which tables are written.
     #[serde(default)]
     pub results: Results,
+    /// What hours and energy cost, for the dollars of a run.
+    #[serde(default)]
+    pub prices: Prices,
     /// What `windtunnel explore` searches.
     pub explore: Option<explore::Explore>,
 }
@@ -501,6 +504,19 @@ pub struct Results {
     /// Whether the same job on an ideal fabric is simulated for comparison. If left out: jobs that train a model, and
     /// other jobs of up to 4,096 messages.
     pub ideal: Option<bool>,
+}
+
+/// What hours and energy cost, for the dollars of a run (`cost` of its summary, docs/results.md). No time depends on it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    /// Rent of a GPU for an hour, such as `2.50 USD`, with its host, fabric and energy. If left out, the fabric and the GPUs are
+    /// bought by their sheets' prices and written off evenly, and energy is paid for.
+    pub gpu_hour: Option<Price>,
+    /// A kilowatt-hour; `0.08 USD` if left out.
+    pub kwh: Option<Price>,
+    /// Years over which what is bought is written off; 5 if left out.
+    pub years: Option<f64>,
 }
 
 /// Ranks whose operations are written.

@@ -108,3 +108,59 @@ impl de::Visitor<'_> for Text {
         self.visit_str(&value.to_string())
     }
 }
+
+/// A price in United States dollars, such as `2.50 USD`; at least 0.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Price(pub f64);
+
+impl<'de> Deserialize<'de> for Price {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PriceText)
+    }
+}
+
+impl JsonSchema for Price {
+    fn schema_name() -> Cow<'static, str> {
+        "Price".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "price", "examples": ["2.50 USD"]})
+    }
+}
+
+struct PriceText;
+
+impl de::Visitor<'_> for PriceText {
+    type Value = Price;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a price with a unit, `USD`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Price, E> {
+        // Plain digits, as the bill reads them too (`python/windtunnel/bill.py`).
+        let plain = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        text.trim()
+            .strip_suffix("USD")
+            .map(str::trim)
+            .filter(|number| plain(number))
+            .and_then(|number| number.parse().ok())
+            .map(Price)
+            .ok_or_else(|| E::custom(format!("expected a price such as `2.50 USD`, found `{text}`")))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Price, E> {
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Price, E> {
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Price, E> {
+        self.visit_str(&value.to_string())
+    }
+}

@@ -128,6 +128,8 @@ MAIN: tuple[Figure, ...] = (
     ("GPUs, US$", _of("cost", "gpus_usd"), count, -1),
     ("power", _of("cost", "power_w"), power, -1),
     ("energy of the run", _of("cost", "energy_j"), energy, -1),
+    ("an hour of the machine, US$", _of("cost", "hour_usd"), count, -1),
+    ("the run, US$", _of("cost", "run_usd"), count, -1),
 )  # fmt: skip
 
 
