@@ -221,6 +221,7 @@ SETS = {
     "unknown precision": [f"{W}.training={{precision: fp3}}"],
     "unknown graphs": [f"{W}.training={{graphs: layer}}"],
     "hidden exchange of all": [f"{W}.training={{hidden_exchange: 1}}"],
+    "fused mlp of single experts": [f"{W}.training={{fused_experts: false, fused_expert_mlp: true}}"],
     "evidence of what is not given": [
         f"{W}.training={{dispatch: 9 us, evidence: {{dispach: {{kind: measured, source: x}}}}}}"
     ],

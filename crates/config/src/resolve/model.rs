@@ -407,6 +407,7 @@ impl Transformer<'_> {
             reserved: settings.reserved.map_or(0, |size| size.0.get()),
             graphs,
             fused_experts: settings.fused_experts.unwrap_or(true),
+            fused_expert_mlp: settings.fused_expert_mlp.unwrap_or(false),
             padded_experts: settings.padded_experts.unwrap_or(true),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             straggle: settings.straggle.map_or(Span::ZERO, |duration| duration.0),

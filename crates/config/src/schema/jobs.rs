@@ -199,6 +199,9 @@ pub struct ModelJob {
     /// Products of a rank's experts in one kernel; on unless `false` (a launch for each expert, and tokens put in the order of
     /// the local experts).
     pub fused_experts: Option<bool>,
+    /// Gate, limits, weights and conversions inside the kernels of the experts' products (Transformer Engine's fused grouped
+    /// MLP); off if left out. Needs `fused_experts`.
+    pub fused_expert_mlp: Option<bool>,
     /// Copy the tokens of experts in 8 or 4 bits to padded buffers and back, where they are not fused; on unless `false` (the
     /// router or the dispatcher pads).
     pub padded_experts: Option<bool>,

@@ -52,6 +52,8 @@ pub(super) struct Emit<'a> {
     experts: bool,
     /// By how much longer products take now than aligned ones ([`Self::of_width`]).
     unaligned: f64,
+    /// Whether the factors of products lie there in the products' format already.
+    converted: bool,
     /// The next computation stands apart from the one before: that belongs to a split with the collective before it, or
     /// the host waits between the two.
     sealed: bool,
@@ -72,6 +74,7 @@ impl<'a> Emit<'a> {
             waits: false,
             experts: false,
             unaligned: 1.0,
+            converted: false,
             sealed: false,
         }
     }
@@ -88,6 +91,13 @@ impl<'a> Emit<'a> {
         self.unaligned = KernelModel::unaligned(features, self.training.precision.activations);
         f(self);
         self.unaligned = 1.0;
+    }
+
+    /// Writes the products that `f` writes as those of factors that need no conversion.
+    pub(super) fn of_converted(&mut self, converted: bool, f: impl FnOnce(&mut Self)) {
+        self.converted = converted;
+        f(self);
+        self.converted = false;
     }
 
     /// Counts small kernels around the model, which take the host time and the GPU next to none.
@@ -207,7 +217,7 @@ impl<'a> Emit<'a> {
         } else {
             time
         };
-        if self.training.casts() && dtype == self.training.precision.compute {
+        if self.training.casts() && !self.converted && dtype == self.training.precision.compute {
             let moved = output.bytes(1) + dtype.bytes(1);
             let bytes = moved * gemm.batch * gemm.m * gemm.k;
             time += self.kernels.streaming(Streaming::Cast, gemm.batch * gemm.m, gemm.k, bytes);
@@ -250,6 +260,11 @@ impl<'a> Emit<'a> {
                 * (precision.activations.bytes(rows * features) + precision.gradients.bytes(rows * features));
             self.stream_bytes("embedding", Streaming::GradientAdd, rows, features, bytes);
         }
+    }
+
+    /// `bytes` more that the product before moves.
+    pub(super) fn on_its_way(&mut self, label: &'static str, bytes: u64) {
+        self.compute(label, self.kernels.moved(bytes));
     }
 
     /// A GEMM whose result is reduced over tensor-parallel ranks: apart from what stands before it where the reduction

@@ -16,6 +16,8 @@
 //! - factors in a narrow format are converted expert by expert ([`Emit::gemm_of_experts`]);
 //! - their tokens are copied to a padded buffer before the products and out of it after them (`Fp8Padding`), unless the
 //!   dispatcher pads;
+//! - the gate between the products is a kernel of its own, as is the conversion of each factor, unless the whole of it is one fused
+//!   MLP (github.com/NVIDIA/TransformerEngine, pytorch/ops/fused/forward_grouped_mlp.py and backward_grouped_mlp.py);
 //! - biases of the second product are multiplied with the tokens' probabilities, added, and the experts' parts joined
 //!   (`_apply_bias`), and limits of gates are applied to copies of both halves (`weighted_bias_quick_geglu_impl`).
 
@@ -78,10 +80,21 @@ impl Training {
         self.gather_expert_tokens(emit, experts);
         self.sort_by_expert(emit, tokens, local);
         self.pad(emit, tokens);
-        emit.gemm_of_experts(Gemm { m: each, n: ups * width, k: hidden, batch: local }, Product::Forward);
-        self.limit_forward(emit, experts, tokens * width);
-        emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
-        emit.gemm_of_experts(Gemm { m: each, n: hidden, k: width, batch: local }, Product::Summed);
+        let whole = self.fused_expert_mlp;
+        self.convert_both_ways(emit, tokens, hidden);
+        emit.of_converted(whole, |emit| {
+            emit.gemm_of_experts(Gemm { m: each, n: ups * width, k: hidden, batch: local }, Product::Forward);
+        });
+        if whole {
+            // Beside its result, which the backward pass needs.
+            emit.on_its_way("experts", self.for_products(tokens * width));
+        } else {
+            self.limit_forward(emit, experts, tokens * width);
+            emit.stream("experts", Streaming::Activation, tokens, width, ups + 1);
+        }
+        emit.of_converted(whole, |emit| {
+            emit.gemm_of_experts(Gemm { m: each, n: hidden, k: width, batch: local }, Product::Summed);
+        });
         self.bias_forward(emit, experts, tokens * hidden);
         self.pad(emit, tokens);
         self.sort_by_expert(emit, tokens, local);
@@ -101,6 +114,7 @@ impl Training {
         let local = experts.routed / self.ep;
         let width = experts.width / self.expert_tp;
         let ups = self.architecture.dense.ups();
+        let whole = self.fused_expert_mlp;
         if part.input() {
             emit.stream("experts", Streaming::Residual, own, hidden, 2);
             emit.enter_experts(false);
@@ -114,23 +128,46 @@ impl Training {
             self.sort_by_expert(emit, tokens, local);
             self.pad(emit, tokens);
             self.bias_backward(emit, experts, tokens * hidden);
-            emit.gemm_of_experts(Gemm { m: each, n: width, k: hidden, batch: local }, Product::Forward);
+            self.convert_both_ways(emit, tokens, hidden);
+            emit.of_converted(whole, |emit| {
+                emit.gemm_of_experts(Gemm { m: each, n: width, k: hidden, batch: local }, Product::Forward);
+            });
+            if whole {
+                // The first product's result is read, and its gradient written in place of the second factor's.
+                let inner = tokens * width;
+                let kept = self.precision.activations.bytes(ups * inner);
+                let written = self.for_products(ups * inner);
+                emit.on_its_way(
+                    "experts",
+                    (kept + written).saturating_sub(self.precision.activations.bytes(inner)),
+                );
+            }
         }
         emit.enter_experts(false);
         let trained = part.weight() && self.lora_rank.is_none();
         if trained {
-            emit.gemm_of_experts(Gemm { m: width, n: hidden, k: each, batch: local }, Product::Weight);
+            emit.of_converted(whole, |emit| {
+                emit.gemm_of_experts(Gemm { m: width, n: hidden, k: each, batch: local }, Product::Weight);
+            });
         }
         if part.input() {
-            emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
-            self.limit_backward(emit, experts, tokens * width);
-            emit.gemm_of_experts(Gemm { m: each, n: hidden, k: ups * width, batch: local }, Product::Summed);
+            if !whole {
+                emit.stream("experts", Streaming::Activation, tokens, width, 1 + 2 * ups);
+                self.limit_backward(emit, experts, tokens * width);
+            }
+            emit.of_converted(whole, |emit| {
+                let gemm = Gemm { m: each, n: hidden, k: ups * width, batch: local };
+                emit.gemm_of_experts(gemm, Product::Summed);
+            });
             self.pad(emit, tokens);
             self.sort_by_expert(emit, tokens, local);
             self.reduce_expert_tokens(emit, experts);
         }
         if trained {
-            emit.gemm_of_experts(Gemm { m: hidden, n: ups * width, k: each, batch: local }, Product::Weight);
+            emit.of_converted(whole, |emit| {
+                let gemm = Gemm { m: hidden, n: ups * width, k: each, batch: local };
+                emit.gemm_of_experts(gemm, Product::Weight);
+            });
         }
         if part.input() {
             self.expert_exchange(emit, experts, "expert dispatch gradient", Way::Back, false);
@@ -174,6 +211,24 @@ impl Training {
         let copied = !self.fused_experts && self.padded_experts && self.capacity_factor.is_none();
         if copied && self.casts() {
             emit.stream("experts", Streaming::Permute, tokens, self.architecture.hidden, 2);
+        }
+    }
+
+    /// Bytes of `numbers` written for products: in a narrow format twice, as the rows of one and the columns of another.
+    fn for_products(&self, numbers: u64) -> u64 {
+        if self.casts() {
+            2 * self.precision.compute.bytes(numbers)
+        } else {
+            self.precision.activations.bytes(numbers)
+        }
+    }
+
+    /// Where experts are one fused kernel, their tokens are converted once for the product and for the weights' gradient.
+    fn convert_both_ways(&self, emit: &mut Emit<'_>, tokens: u64, features: u64) {
+        if self.fused_expert_mlp && self.casts() {
+            let bytes =
+                self.precision.activations.bytes(tokens * features) + self.for_products(tokens * features);
+            emit.stream_bytes("experts", Streaming::Cast, tokens, features, bytes);
         }
     }
 

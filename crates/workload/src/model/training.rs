@@ -170,6 +170,10 @@ pub struct Training {
     /// (Transformer Engine's grouped linear layer), and tokens are put in the order of the local experts after they have
     /// come and before they go.
     pub fused_experts: bool,
+    /// Whether those kernels also hold what stands between the products: the first one limits, gates and weighs what it computes
+    /// and writes it for the second, converted; the gradient of the second's factor becomes that of the first's result on
+    /// its way (Transformer Engine's fused grouped MLP, cuDNN's grouped GEMM with GLU). Needs [`Self::fused_experts`].
+    pub fused_expert_mlp: bool,
     /// Whether tokens of experts that are not fused are copied to and from padded buffers where factors are narrow formats:
     /// not if whoever routes or sends them pads them.
     pub padded_experts: bool,
@@ -271,6 +275,7 @@ impl Training {
             straggle: Span::ZERO,
             graphs: Graphs::None,
             fused_experts: true,
+            fused_expert_mlp: false,
             padded_experts: true,
             fused: true,
             fused_loss: true,
@@ -330,6 +335,9 @@ impl Training {
                 "flash attention under context parallelism",
                 "unfused".to_owned(),
             ));
+        }
+        if self.fused_expert_mlp && !self.fused_experts {
+            return Err(range("fused_expert_mlp", "false without `fused_experts`", "true".to_owned()));
         }
         if !(0.0..1.0).contains(&self.hidden_exchange) {
             return Err(range(

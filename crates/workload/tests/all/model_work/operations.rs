@@ -223,6 +223,36 @@ fn single_experts_in_eight_bits_are_padded_and_converted_one_by_one() {
     assert_eq!(seconds_of_layer(&training, &bf16), seconds_of_layer(&unpadded, &bf16));
 }
 
+/// Transformer Engine's fused grouped MLP: tokens are converted once for the product and the weights' gradient (2 bytes read, twice
+/// 1 written), what is between the products never leaves the kernels but for what the backward pass needs.
+#[test]
+fn a_fused_mlp_of_experts_converts_its_tokens_once_and_gates_on_its_way() {
+    let kernels = kernels("h100-sxm", Dtype::Fp8, KernelProfile::default());
+    let mut apart = Training::new(model("qwen3-30b-a3b"), 4096);
+    (apart.ep, apart.precision.compute) = (8, Dtype::Fp8);
+    let whole = Training { fused_expert_mlp: true, ..apart.clone() };
+    // 8 copies of 4,096 tokens, 2,048 features and 768 inner ones.
+    let (outer, inner) = (8 * 4096 * 2048, 8 * 4096 * 768);
+    let (apart_seconds, whole_seconds) =
+        (seconds_of_layer(&apart, &kernels), seconds_of_layer(&whole, &kernels));
+    // Forward: two conversions of 3 bytes and a gate of 6; or one of 4, and 2 on the way.
+    let forward = moved(3 * outer + (6 + 3) * inner, 3) - moved(4 * outer + 2 * inner, 1);
+    near(apart_seconds.0 - whole_seconds.0, forward);
+    // Backward: four conversions, two of them of inner features and one of both halves, and a gate of 10 bytes; or one of 4,
+    // and on the way both halves read in 16 bits and written twice in 8, where the inner gradient was written in 16.
+    let backward = moved(6 * outer + (3 + 6 + 10) * inner, 5) - moved(4 * outer + (4 + 4 - 2) * inner, 1);
+    near(apart_seconds.1 - whole_seconds.1, backward);
+    // In 16 bits nothing is converted; what the gate moves is left.
+    let bf16 = gpu("h100-sxm");
+    let apart = Training { precision: Training::new(model("qwen3-30b-a3b"), 4096).precision, ..apart };
+    let whole = Training { fused_expert_mlp: true, ..apart.clone() };
+    let forward = seconds_of_layer(&apart, &bf16).0 - seconds_of_layer(&whole, &bf16).0;
+    near(forward, moved(6 * inner, 1) - moved(2 * inner, 0));
+    let single = Training { fused_experts: false, ..whole };
+    let refused = single.check().unwrap_err().to_string();
+    assert!(refused.starts_with("`fused_expert_mlp`: expected false without `fused_experts`"), "{refused}");
+}
+
 /// Megatron-LM v2.5, mpu/cross_entropy.py: 38 bytes a logit in 6 operations forward and 14 in 2 backward, where one kernel
 /// takes 12 and 8.
 #[test]
