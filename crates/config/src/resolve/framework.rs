@@ -118,7 +118,7 @@ impl Framework {
             complete!(parallelism, self.parallelism, note; overlap_gradients);
         }
         complete!(parallelism, self.parallelism, note;
-            bucket, blocking_exchange, prefetch, reduce, reshard, clip);
+            bucket, whole_sums, blocking_exchange, prefetch, reduce, reshard, clip);
         evidence.add(&format!("framework {}", self.name), "data sheet", &self.source);
         for (key, kind, source) in self.training.known.iter().chain(&self.parallelism.known) {
             if taken.contains(&key.as_str()) {

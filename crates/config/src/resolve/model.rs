@@ -289,6 +289,7 @@ impl Transformer<'_> {
             schedule: self.schedule()?,
             bucket_bytes: given.bucket.map_or(Bytes::new(BUCKET), |size| size.0),
             overlap_gradients: given.overlap_gradients.unwrap_or(true),
+            whole_sums: given.whole_sums.unwrap_or(false),
             blocking_exchange: given.blocking_exchange.unwrap_or(false),
             prefetch: given.prefetch.unwrap_or(1),
             reshard,

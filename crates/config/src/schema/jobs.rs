@@ -272,6 +272,9 @@ pub struct Parallelism {
     /// Reduce gradients beside the backward pass; `false` reduces them whole, after the last pass (ZeRO 0 to 2). On if neither
     /// this nor the framework says.
     pub overlap_gradients: Option<bool>,
+    /// Sum gradients whole on every rank under ZeRO 1 (an all-reduce), though each needs its shard alone; off if neither this nor
+    /// the framework says.
+    pub whole_sums: Option<bool>,
     /// Whether the host waits for each exchange between stages before it launches on (early Megatron-LM); matters with
     /// `training.dispatch`. Off if neither this nor the framework says.
     pub blocking_exchange: Option<bool>,
@@ -303,6 +306,7 @@ impl Default for Parallelism {
             schedule: ScheduleJob::default(),
             bucket: None,
             overlap_gradients: None,
+            whole_sums: None,
             blocking_exchange: None,
             prefetch: None,
             reduce: None,

@@ -25,6 +25,8 @@ pub struct FlowSettings {
     /// Nobody but one job sends: an exchange whose flows have one rate when it runs by itself may be one flow. Another job's
     /// flow on one of its links would hold all of it back.
     pub alone: bool,
+    /// NICs of its GPU over which a message spreads in equal parts, the first of them the one that it names; at least 1.
+    pub nics: u8,
     /// Messages pay the latency of their path before they share its links, as bytes do on the last of them; else after, as on the
     /// first.
     pub latency_first: bool,
@@ -52,6 +54,7 @@ impl Default for FlowSettings {
             nic_latency: Span::ZERO,
             reduction: ReductionSettings::default(),
             alone: false,
+            nics: 1,
             latency_first: false,
             observe_links: false,
             records: false,

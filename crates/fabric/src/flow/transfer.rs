@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{PathClass, Route};
 
@@ -115,6 +116,48 @@ impl FlowNetwork {
     /// Lays the route of a message over `self.route`; `false` if nothing joins its ends.
     #[inline]
     pub(super) fn lay(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let joined = self.lay_by(from, to, nic, entropy);
+        if self.settings.nics > 1 && (!joined || self.route.class > PathClass::ScaleUp) {
+            return self.lay_over_nics(joined, from, to, nic, entropy);
+        }
+        joined
+    }
+
+    /// The routes by all NICs of a message that something joins, the first of which is laid if it is `joined`.
+    fn lay_over_nics(&mut self, joined: bool, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let mut whole = joined.then(|| std::mem::take(&mut self.route));
+        let mut routes = u32::from(joined);
+        for other in 1..self.settings.nics {
+            if !self.lay_by(from, to, NicId(nic.0.wrapping_add(other)), entropy) {
+                continue;
+            }
+            routes += 1;
+            match &mut whole {
+                None => whole = Some(std::mem::take(&mut self.route)),
+                Some(whole) => {
+                    whole.latency = whole.latency.max(self.route.latency);
+                    whole.class = whole.class.max(self.route.class);
+                    whole.links.extend(self.route.links.iter().copied());
+                }
+            }
+        }
+        let Some(mut whole) = whole else { return false };
+        // In the order of links, each once, for its shares are summed.
+        whole.links.sort_by_key(|&(link, _)| link);
+        self.route = Route { links: SmallVec::new(), ..whole };
+        for (link, share) in whole.links {
+            let share = share / f64::from(routes);
+            match self.route.links.last_mut() {
+                Some((last, sum)) if *last == link => *sum += share,
+                _ => self.route.links.push((link, share)),
+            }
+        }
+        true
+    }
+
+    /// Lays the route of a message by one of its GPU's NICs over `self.route`; `false` if nothing joins its ends.
+    #[inline]
+    fn lay_by(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
         let FlowSettings { balancer, seed, .. } = self.settings;
         let route = &mut self.route;
         match &self.rerouter {

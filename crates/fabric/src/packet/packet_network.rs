@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use windtunnel_kernel::digest::EventDigest;
 use windtunnel_kernel::random::combine;
-use windtunnel_kernel::{Bytes, EndpointId, Span, Time};
+use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, PathClass, Route, Topology};
 
 use super::background::{BackgroundUse, Generator};
@@ -70,6 +71,7 @@ pub struct PacketNetwork<T: Transport> {
     /// Payload of a full packet, and queue pairs that share a message.
     payload: u64,
     queue_pairs: u32,
+    nics: u8,
     reductions: Front,
     /// What comes from outside scale-up domains.
     account: Account,
@@ -126,7 +128,7 @@ impl<T: Transport> PacketNetwork<T> {
         )?;
         let reductions = Front::new(&settings);
         let (balancer, seed, nic_latency) = (settings.balancer, settings.seed, settings.nic_latency);
-        let (payload, queue_pairs) = (settings.payload(), settings.queue_pairs);
+        let (payload, queue_pairs, nics) = (settings.payload(), settings.queue_pairs, settings.nics);
         let account = Account::new(settings.records);
         let background = Generator::new(&topology, &settings);
         let mut chosen: FxHashMap<(u32, u32), Vec<Vec<LinkId>>> = FxHashMap::default();
@@ -145,6 +147,7 @@ impl<T: Transport> PacketNetwork<T> {
             nic_latency,
             payload,
             queue_pairs,
+            nics,
             reductions,
             account,
             background,
@@ -389,12 +392,16 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.inside.depart(at, departure);
             return;
         }
-        if !self.joined(&departure) {
+        let nics: SmallVec<[NicId; 8]> = (0..self.nics)
+            .map(|other| NicId(departure.nic.0.wrapping_add(other)))
+            .filter(|&nic| self.joined(&Departure { nic, ..departure }))
+            .collect();
+        if nics.is_empty() {
             return;
         }
         // Whole packets to each queue pair, the first ones one more where they do not divide.
         let packets = bytes.get().max(1).div_ceil(self.payload);
-        let parts = packets.min(u64::from(self.queue_pairs));
+        let parts = packets.min(u64::from(self.queue_pairs).max(nics.len() as u64));
         if self.is_too_long(bytes, packets.div_ceil(parts)) {
             return;
         }
@@ -412,6 +419,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
         let mut left = bytes.get();
         for part in 0..parts {
             let entropy = self.topology.hash().part(departure.entropy, part as u32);
+            let departure = Departure { nic: nics[part as usize % nics.len()], ..departure };
             let pair = self.open(at, &departure, entropy, part);
             let share = (packets / parts + u64::from(part < packets % parts)) * self.payload;
             let size = share.min(left);

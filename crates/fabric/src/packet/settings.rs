@@ -164,6 +164,8 @@ pub struct PacketSettings {
     pub telemetry: bool,
     /// Queue pairs over which each message is cut into equal parts, each with its own path number; 1 cuts nothing.
     pub queue_pairs: u32,
+    /// NICs of its GPU over which a message spreads, each with queue pairs of its own; at least 1.
+    pub nics: u8,
     /// Packets from the first not acknowledged to the last sent that a queue pair may have; `u32::MAX`: no limit.
     pub in_flight: u32,
     /// Latency of both NICs of a path together, added to a message's arrival.
@@ -218,6 +220,7 @@ impl Default for PacketSettings {
             trimming: None,
             telemetry: false,
             queue_pairs: 1,
+            nics: 1,
             in_flight: u32::MAX,
             nic_latency: Span::ZERO,
             slow_links: Vec::new(),

@@ -8,6 +8,8 @@ use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
 use windtunnel_plan::Plan;
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 
+use super::nics_of_a_message;
+
 /// Messages of every size are sent without waiting for their receiver, as NCCL's and RDMA writes are.
 const EAGER: Bytes = Bytes::MAX;
 
@@ -23,7 +25,7 @@ pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>)
         Some(given) => Costs::uniform(given),
         None => {
             let slow = SlowNics::of(plan, &told.packet.settings.slow_links);
-            with_nics(by_class(plan, rerouter, told.balancer, &slow), &plan.fabric.topology, spec)
+            with_nics(by_class(plan, spec, rerouter, told.balancer, &slow), &plan.fabric.topology, spec)
         }
     };
     costs.with_receiver(told.message.receiver)
@@ -33,7 +35,7 @@ pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>)
 /// go on while bytes come in.
 pub(super) fn in_turn(plan: &Plan, spec: HostSpec) -> Costs {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
-    let costs = by_class(plan, None, LoadBalancer::Ideal, &SlowNics::of(plan, &[])).map(free);
+    let costs = by_class(plan, spec, None, LoadBalancer::Ideal, &SlowNics::of(plan, &[])).map(free);
     with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside)
 }
 
@@ -83,6 +85,7 @@ const SAMPLED: u32 = 1 << 14;
 /// of buildings), and with faults in every shape: there every latency is a kind of its own.
 fn by_class(
     plan: &Plan,
+    spec: HostSpec,
     rerouter: Option<&SharedRerouter>,
     balancer: LoadBalancer,
     slow: &SlowNics,
@@ -96,7 +99,9 @@ fn by_class(
         eager_limit: EAGER,
         ..LogGops::default()
     };
-    let per_byte = |rate| femtoseconds_per_byte(rate, mtu, mtu - header);
+    // Its parts leave by several NICs at once.
+    let nics = u64::from(nics_of_a_message(topology, spec));
+    let per_byte = |rate| femtoseconds_per_byte(rate, mtu, mtu - header).div_ceil(nics);
     let outside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency) + parts.nic_latency,
         overhead: parts.overhead,

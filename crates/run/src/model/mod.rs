@@ -21,7 +21,7 @@ use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_plan::jobs::Work;
 use windtunnel_plan::network_plan::BackendPlan;
 use windtunnel_plan::settings::Fidelity;
-use windtunnel_topology::{Forwarder, LinkId, LoadBalancer};
+use windtunnel_topology::{Forwarder, LinkId, LoadBalancer, Topology};
 use windtunnel_workload::{OpKind, Workload};
 
 pub(crate) use self::costs::shares_nics;
@@ -82,7 +82,7 @@ pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> 
             }
             let balancer = if folded { LoadBalancer::Ideal } else { plan.network.balancer };
             let slow = &plan.network.packet.settings.slow_links;
-            let mut network = flow(plan, slow, balancer, Observing { links: true, records }, false)?;
+            let mut network = flow(plan, spec, slow, balancer, Observing { links: true, records }, false)?;
             if let Some(rerouter) = &rerouter {
                 network = network.rerouted(rerouter.clone());
             }
@@ -91,7 +91,7 @@ pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> 
         }
         Fidelity::Packet => match &plan.network.backend {
             Some(given) => (costs::free(), backend(plan, options, given, records)?),
-            None => (costs::free(), packet(plan, options, start, rerouter.as_ref(), records)?),
+            None => (costs::free(), packet(plan, spec, options, start, rerouter.as_ref(), records)?),
         },
     };
     if changes {
@@ -115,7 +115,7 @@ pub(crate) fn ideal(
     latency_first: bool,
 ) -> Result<Hosts, InputError> {
     let nothing = Observing { links: false, records: false };
-    let network = flow(plan, slow, LoadBalancer::Ideal, nothing, latency_first)?;
+    let network = flow(plan, spec, slow, LoadBalancer::Ideal, nothing, latency_first)?;
     Ok(Host::new(spec, costs::free(), Box::new(network)))
 }
 
@@ -133,8 +133,14 @@ struct Observing {
     records: bool,
 }
 
+/// NICs over which a message spreads: all that its GPU has, unless the programs name them.
+fn nics_of_a_message(topology: &Topology, spec: HostSpec) -> u8 {
+    if spec.nics > 1 { 1 } else { u8::try_from(topology.nics_per_endpoint()).unwrap_or(u8::MAX) }
+}
+
 fn flow(
     plan: &Plan,
+    spec: HostSpec,
     slow: &[(LinkId, f64)],
     balancer: LoadBalancer,
     observing: Observing,
@@ -151,6 +157,7 @@ fn flow(
         nic_latency: parts.nic_latency + parts.overhead * 2,
         reduction: told.reduction,
         alone: plan.jobs.len() == 1,
+        nics: nics_of_a_message(&parts.topology, spec),
         latency_first,
         observe_links: observing.links,
         records: observing.records,
@@ -164,13 +171,15 @@ const NICS_PER_THREAD: usize = 64;
 
 fn packet(
     plan: &Plan,
+    spec: HostSpec,
     options: &RunOptions,
     start: CalendarTime,
     rerouter: Option<&SharedRerouter>,
     records: bool,
 ) -> Result<Box<dyn Network>, InputError> {
     let told = &plan.network.packet;
-    let mut settings = PacketSettings { records, ..told.settings.clone() };
+    let nics = nics_of_a_message(&plan.fabric.topology, spec);
+    let mut settings = PacketSettings { records, nics, ..told.settings.clone() };
     settings.parallel.threads = options.threads.unwrap_or_else(|| {
         // A process for a few NICs has too little to do in a window.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);

@@ -106,7 +106,9 @@ impl FabricRunner<'_> {
     /// The links between the NICs of `placement` and their leaves.
     fn host_links(&self, placement: &[EndpointId]) -> Arc<[u32]> {
         let topology = &self.simulator.plan.fabric.topology;
-        let nics = placement.iter().map(|&gpu| topology.nic(gpu, NicId(0)));
+        let own = 0..topology.nics_per_endpoint();
+        let nics =
+            placement.iter().flat_map(|&gpu| own.clone().map(move |nic| topology.nic(gpu, NicId(nic as u8))));
         let mut links: Vec<u32> = nics
             .flat_map(|nic| {
                 let up = topology.nic_link(nic, 0);

@@ -296,7 +296,7 @@ fn gather(bytes: [Bytes; 2], tolls: &dyn Tolls) -> [Part; 2] {
 
 /// What reducing a bucket takes inside replicas, and across them.
 fn reduction(layout: &Layout, bytes: [Bytes; 2], at: f64, tolls: &dyn Tolls) -> Leaving {
-    let kind = if layout.zero == 0 { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
+    let kind = layout.gradient_sum();
     let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate);
     let mut leaving = Leaving { at, ..Leaving::default() };
     let shards = [replicas * u64::from(layout.ep), replicas];

@@ -15,7 +15,7 @@
 use windtunnel_kernel::Bytes;
 
 use super::GenerateError;
-use crate::collectives::{Algorithm, CollectiveSpec, Form};
+use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec, Form};
 use crate::program::Dimension;
 use crate::schedules::ScheduleSettings;
 
@@ -137,6 +137,8 @@ pub struct Layout {
     pub overlap_gradients: bool,
     /// Passes ahead of its own at which a receive is posted; 0 posts it when the pass before has ended.
     pub receive_ahead: u32,
+    /// Whether under ZeRO 1 every rank gets the whole sum of the gradients, of which it needs its shard (nanotron).
+    pub whole_sums: bool,
     /// Whether the host waits for each exchange between stages before it launches on, as Megatron-LM did with
     /// `torch.cuda.synchronize`; matters where launches take time ([`Piece::Launch`](super::Piece::Launch)).
     pub blocking_exchange: bool,
@@ -170,6 +172,7 @@ impl Default for Layout {
             tied_embedding: None,
             overlap_gradients: true,
             receive_ahead: 1,
+            whole_sums: false,
             blocking_exchange: false,
             domain: 1,
             collectives: [CollectiveChoice::default(); 6],
@@ -238,6 +241,15 @@ impl Layout {
             return Err(GenerateError::LateReduction { zero: self.zero });
         }
         Ok(world as u32)
+    }
+
+    /// How gradients are summed over replicas: whole for each of them, or shard by shard.
+    pub fn gradient_sum(&self) -> CollectiveKind {
+        if self.zero == 0 || self.zero == 1 && self.whole_sums {
+            CollectiveKind::AllReduce
+        } else {
+            CollectiveKind::ReduceScatter
+        }
     }
 
     /// Whether every micro-batch's gradients are reduced.

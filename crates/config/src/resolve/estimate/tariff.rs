@@ -61,13 +61,30 @@ impl Ways<'_> {
         // Jobs are placed packed, from the first GPU on.
         let (from, to) = (EndpointId(from.0), EndpointId(to.0));
         self.topology.route(self.balancer, self.seed, from, to, NicId(0), entropy, route);
+        self.spread(from, to, entropy, route);
         if route.class > PathClass::ScaleUp { route.latency + self.nic_latency } else { route.latency }
+    }
+
+    /// Adds the ways by the other NICs of the GPUs, in equal parts, as a run's flows go.
+    fn spread(&self, from: EndpointId, to: EndpointId, entropy: u32, route: &mut Route) {
+        let nics = self.topology.nics_per_endpoint();
+        if nics < 2 || route.class <= PathClass::ScaleUp {
+            return;
+        }
+        let mut other = Route::new();
+        for nic in 1..nics {
+            self.topology.route(self.balancer, self.seed, from, to, NicId(nic as u8), entropy, &mut other);
+            route.links.extend(other.links.iter().copied());
+        }
+        route.links.iter_mut().for_each(|(_, share)| *share /= f64::from(nics));
     }
 
     /// The switches of two ranks' NICs and the links of these, where what lies between is the same for all NICs of the two switches.
     fn apart(&self, from: RankId, to: RankId) -> Option<([u32; 2], [LinkId; 2])> {
         let topology = self.topology;
-        let same = matches!(topology.shape_name(), "clos" | "regions") && topology.planes() == 1;
+        let same = matches!(topology.shape_name(), "clos" | "regions")
+            && topology.planes() == 1
+            && topology.nics_per_endpoint() == 1;
         let (from, to) = (EndpointId(from.0), EndpointId(to.0));
         if !same
             || self.balancer != LoadBalancer::Spray

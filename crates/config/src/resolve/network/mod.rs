@@ -92,6 +92,8 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
     }
     let Switching { queues, discipline, classes, colors, pull, pfc } = switching(network, marks, source)?;
     let settings = PacketSettings {
+        // The run says, of programs that do not.
+        nics: 1,
         seed: scenario.seed,
         mtu: network.mtu.0,
         header: network.header.0,

@@ -227,8 +227,9 @@ impl Machine {
                 (edge, edge * all * by / f64::from(rounds))
             }
             _ => {
-                // One ring leaves a domain by one NIC.
-                let one = self.hardware.nic.min(communicator.nics()) * self.payload;
+                // One ring leaves a domain by the NICs of one GPU.
+                let Hardware { nic, nics, gpus, .. } = self.hardware;
+                let one = (nic * f64::from((nics / gpus.max(1)).max(1))).min(communicator.nics()) * self.payload;
                 let edge = moving * if several { one.min(inside) } else { inside };
                 (edge, edge * all / f64::from(rounds))
             }

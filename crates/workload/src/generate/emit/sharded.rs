@@ -103,10 +103,10 @@ impl Emitter<'_> {
 
     /// Reduces `load` once `tail` is done.
     fn reduce_load(&mut self, load: Load, tail: &[u32]) {
-        let (kind, label) = if self.layout.zero == 0 {
-            (CollectiveKind::AllReduce, "all-reduce gradients")
-        } else {
-            (CollectiveKind::ReduceScatter, "reduce-scatter gradients")
+        let kind = self.layout.gradient_sum();
+        let label = match kind {
+            CollectiveKind::AllReduce => "all-reduce gradients",
+            _ => "reduce-scatter gradients",
         };
         let half = self.shard_half(load.chunk);
         for (role, bytes) in [(Role::Shard(half), load.dense), (Role::ExpertShard(half), load.expert)] {
