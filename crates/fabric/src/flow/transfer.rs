@@ -116,32 +116,29 @@ impl FlowNetwork {
     /// Lays the route of a message over `self.route`; `false` if nothing joins its ends.
     #[inline]
     pub(super) fn lay(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
-        let joined = self.lay_by(from, to, nic, entropy);
-        if self.settings.nics > 1 && (!joined || self.route.class > PathClass::ScaleUp) {
-            return self.lay_over_nics(joined, from, to, nic, entropy);
+        if self.settings.nics > 1 && self.lay_over_nics(from, to, nic, entropy) {
+            return true;
         }
-        joined
+        self.lay_by(from, to, nic, entropy)
     }
 
-    /// The routes by all NICs of a message that something joins, the first of which is laid if it is `joined`.
-    fn lay_over_nics(&mut self, joined: bool, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
-        let mut whole = joined.then(|| std::mem::take(&mut self.route));
-        let mut routes = u32::from(joined);
-        for other in 1..self.settings.nics {
-            if !self.lay_by(from, to, NicId(nic.0.wrapping_add(other)), entropy) {
+    /// The routes by all NICs of a message that something joins, each with an equal part; `false` if there are none, which is not
+    /// yet told to anybody.
+    fn lay_over_nics(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let (mut whole, mut routes) = (Route::new(), 0u32);
+        for other in 0..self.settings.nics {
+            let nic = NicId(nic.0.wrapping_add(other));
+            if !self.is_joined(from, to, nic, entropy) || !self.lay_by(from, to, nic, entropy) {
                 continue;
             }
-            routes += 1;
-            match &mut whole {
-                None => whole = Some(std::mem::take(&mut self.route)),
-                Some(whole) => {
-                    whole.latency = whole.latency.max(self.route.latency);
-                    whole.class = whole.class.max(self.route.class);
-                    whole.links.extend(self.route.links.iter().copied());
-                }
+            if self.route.class <= PathClass::ScaleUp {
+                return true;
             }
+            routes += 1;
+            whole.latency = whole.latency.max(self.route.latency);
+            whole.class = whole.class.max(self.route.class);
+            whole.links.extend(self.route.links.iter().copied());
         }
-        let Some(mut whole) = whole else { return false };
         // In the order of links, each once, for its shares are summed.
         whole.links.sort_by_key(|&(link, _)| link);
         self.route = Route { links: SmallVec::new(), ..whole };
@@ -152,7 +149,15 @@ impl FlowNetwork {
                 _ => self.route.links.push((link, share)),
             }
         }
-        true
+        routes > 0
+    }
+
+    /// Whether a NIC's way is left by what has failed.
+    fn is_joined(&mut self, from: EndpointId, to: EndpointId, nic: NicId, entropy: u32) -> bool {
+        let FlowSettings { balancer, seed, .. } = self.settings;
+        let Some(rerouter) = &self.rerouter else { return true };
+        let mut rerouter = reroute::lock(rerouter);
+        rerouter.forwarder_mut().route(balancer, seed, from, to, nic, entropy, &mut self.route).is_ok()
     }
 
     /// Lays the route of a message by one of its GPU's NICs over `self.route`; `false` if nothing joins its ends.

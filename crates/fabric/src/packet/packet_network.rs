@@ -204,6 +204,26 @@ impl<T: Transport> PacketNetwork<T> {
         })
     }
 
+    /// The NICs by which a message goes: all of its GPU that a path joins to the other end; none if it has no way.
+    fn nics_of(&self, departure: &Departure) -> SmallVec<[NicId; 8]> {
+        let mut nics: SmallVec<[NicId; 8]> =
+            (0..self.nics).map(|other| NicId(departure.nic.0.wrapping_add(other))).collect();
+        if let Some(shared) = self.rerouter.as_ref().filter(|_| self.nics > 1) {
+            let Departure { from, to, entropy, .. } = *departure;
+            let (mut rerouter, mut route) = (lock(shared), Route::new());
+            let mut leads = |from, to, nic| {
+                let forwarder = rerouter.forwarder_mut();
+                forwarder.route(LoadBalancer::Ecmp, self.seed, from, to, nic, entropy, &mut route).is_ok()
+            };
+            nics.retain(|&mut nic| leads(from, to, nic) && leads(to, from, nic));
+            if nics.is_empty() {
+                nics.push(departure.nic);
+            }
+        }
+        nics.retain(|&mut nic| self.joined(&Departure { nic, ..*departure }));
+        nics
+    }
+
     /// The engine, for what it counted.
     pub fn engine(&self) -> &Engines<T> {
         &self.engine
@@ -392,10 +412,7 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.inside.depart(at, departure);
             return;
         }
-        let nics: SmallVec<[NicId; 8]> = (0..self.nics)
-            .map(|other| NicId(departure.nic.0.wrapping_add(other)))
-            .filter(|&nic| self.joined(&Departure { nic, ..departure }))
-            .collect();
+        let nics = self.nics_of(&departure);
         if nics.is_empty() {
             return;
         }

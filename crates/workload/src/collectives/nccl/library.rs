@@ -229,7 +229,8 @@ impl Machine {
             _ => {
                 // One ring leaves a domain by the NICs of one GPU.
                 let Hardware { nic, nics, gpus, .. } = self.hardware;
-                let one = (nic * f64::from((nics / gpus.max(1)).max(1))).min(communicator.nics()) * self.payload;
+                let one =
+                    (nic * f64::from((nics / gpus.max(1)).max(1))).min(communicator.nics()) * self.payload;
                 let edge = moving * if several { one.min(inside) } else { inside };
                 (edge, edge * all / f64::from(rounds))
             }
