@@ -1,8 +1,10 @@
 //! Readers of recordings, seen from outside.
 
 mod bad_input;
+mod formats;
 mod fuzz;
 mod kineto;
+mod mpi;
 mod recorded;
 mod small;
 mod traced;

@@ -82,12 +82,12 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
 }
 
 /// Protocol Buffers by hand: a field of bytes, and one of a number.
-fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
     assert!(content.len() < 128, "one byte of length");
     [&[number << 3 | 2, content.len() as u8], content].concat()
 }
 
-fn number_field(number: u8, value: u8) -> Vec<u8> {
+pub(crate) fn number_field(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
