@@ -1,6 +1,7 @@
 //! Readers of recordings, seen from outside.
 
 mod bad_input;
+mod chakra;
 mod formats;
 mod fuzz;
 mod kineto;
