@@ -4,6 +4,7 @@ mod bad_input;
 mod chakra;
 mod formats;
 mod fuzz;
+mod inspector;
 mod kineto;
 mod mpi;
 mod recorded;
