@@ -226,3 +226,104 @@ fn old_traces_call_ranks_p_and_know_no_tags() {
     let error = texts("simgrid", &["x0 init\n".to_owned()]).unwrap_err();
     assert_eq!((error.found.as_str(), error.hint.is_some()), ("`x0`", true));
 }
+
+/// Programs of each rank as liballprof has them: 4-byte elements are `2,4,4`.
+fn liballprof(ranks: usize, lines: impl Fn(usize) -> String) -> Vec<String> {
+    (0..ranks)
+        .map(|rank| {
+            format!(
+                "# collprof 0.9\nMPI_Init:-:1:2:1.0\nMPI_Comm_rank:1.0:0,{rank},{ranks}:5:2.0\n{}\nMPI_Finalize:9000.0:-\n",
+                lines(rank)
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn ranks_of_a_communicator_are_its_own() {
+    // Two pairs, {0, 2} and {1, 3}, with an id each: the receiver is rank 1 of its pair.
+    let pair = |rank: usize, id: usize| {
+        let (place, call) = (rank / 2, if rank < 2 { "Send" } else { "Recv" });
+        let status = if rank < 2 { "" } else { "1:" };
+        format!("MPI_{call}:2000.0:64:100:2,4,4:{}:7:{id},{place},2:{status}2010.0", 1 - place)
+    };
+    let (workload, coverage) = texts("liballprof", &liballprof(4, |rank| pair(rank, 3 + rank % 2))).unwrap();
+    assert_eq!((sent(&workload, 0), sent(&workload, 1)), (vec![(2, 400)], vec![(3, 400)]));
+    assert!(is_matched(&workload));
+    assert_eq!(coverage.total(Treatment::Dropped).operations, 0);
+    // With one id for both nothing says who is in which: dropped, and their time stays.
+    let (workload, coverage) = texts("liballprof", &liballprof(4, |rank| pair(rank, 3))).unwrap();
+    assert_eq!(sent(&workload, 0), []);
+    assert_eq!((coverage.of("send", Treatment::Dropped), coverage.of("receive", Treatment::Dropped)), (2, 2));
+    // But a split that is recorded does.
+    let split = liballprof(4, |rank| {
+        let made = format!("MPI_Comm_split:3.0:0,{rank},4:{}:0:3:4.0\n", rank % 2);
+        made + &pair(rank, 3) + &format!("\nMPI_Barrier:3000.0:3,{},2:3001.0", rank / 2)
+    });
+    let (workload, coverage) = texts("liballprof", &split).unwrap();
+    assert_eq!((sent(&workload, 0), sent(&workload, 1)), (vec![(2, 400)], vec![(3, 400)]));
+    assert_eq!(coverage.of("collective: barrier", Treatment::Mapped), 4);
+    // A rank that the communicator does not have.
+    let error =
+        texts("liballprof", &liballprof(4, |rank| pair(rank, 3 + rank % 2).replace(":1:7:", ":5:7:")));
+    assert_eq!(error.unwrap_err().expected, "a rank below 2 of its communicator");
+}
+
+#[test]
+fn nobody_of_a_liballprof_trace_is_no_source() {
+    for (world, nobody) in [(0, -2), (1_140_850_688, -1)] {
+        let files = liballprof(2, |rank| {
+            let any = if nobody == -2 { -1 } else { -2 };
+            let other = if rank == 0 {
+                format!("MPI_Send:2100.0:64:10:2,4,4:1:7:{world},0,2:2101.0")
+            } else {
+                format!("MPI_Recv:2100.0:64:10:2,4,4:{any}:7:{world},1,2:5:2101.0")
+            };
+            format!(
+                "MPI_Irecv:2000.0:64:100:2,4,4:{nobody}:7:{world},{rank},2:11:2001.0\nMPI_Wait:2002.0:11:0:2003.0\n{other}"
+            )
+        });
+        let (workload, coverage) = texts("liballprof", &files).unwrap();
+        assert_eq!(coverage.of("non-blocking receive", Treatment::Approximated), 2);
+        assert_eq!((sent(&workload, 0), receives(&workload, 1)), (vec![(1, 40)], 1));
+    }
+}
+
+#[test]
+fn calls_of_a_plain_meaning_are_no_losses() {
+    let files = liballprof(2, |rank| {
+        let (peer, c, t) = (1 - rank, format!("0,{rank},2"), "2,4,4");
+        format!(
+            "MPI_Irecv:10.0:0:100:{t}:{peer}:7:{c}:800:11.0\nMPI_Isend:12.0:0:100:{t}:{peer}:7:{c}:808:13.0\n\
+             MPI_Waitany:14.0:2:800:7000:0:15.0\nMPI_Test:16.0:808:7000:0:17.0\nMPI_Test:18.0:808:7000:0:19.0\n\
+             MPI_Isend:20.0:0:5:{t}:{peer}:8:{c}:808:21.0\nMPI_Irecv:22.0:0:5:{t}:{peer}:8:{c}:800:23.0\n\
+             MPI_Waitall:24.0:2:800:0:25.0\n\
+             MPI_Gather:30.0:0:100:{t}:0:100:{t}:1:{c}:31.0\nMPI_Scatterv:32.0:0:3,4:0,3:{t}:0:{}:{t}:0:{c}:33.0\n\
+             MPI_Allgatherv:34.0:0:{}:{t}:0:9:1,2:9:0,1:{t}:{c}:35.0\n\
+             MPI_Alltoallv:36.0:0:1,2:0,1:{t}:0:1,2:0,1:{t}:{c}:37.0\nMPI_Iallreduce:38.0:0:0:50:{t}:3:{c}:900:39.0\n\
+             MPI_Wait:40.0:900:0:41.0\nMPI_Reduce_scatter:42.0:0:0:3,4:{t}:3:{c}:43.0\n\
+             MPI_Send_init:44.0:0:6:{t}:{peer}:9:{c}:600:45.0\nMPI_Recv_init:46.0:0:6:{t}:{peer}:9:{c}:608:47.0\n\
+             MPI_Startall:48.0:2:600:49.0\nMPI_Waitall:50.0:2:600:0:51.0",
+            3 + rank,
+            1 + rank
+        )
+    });
+    let (workload, coverage) = texts("liballprof", &files).unwrap();
+    assert_eq!(coverage.first_dropped(), None);
+    assert_eq!(
+        collectives(&workload, 0),
+        [
+            (CollectiveKind::AllGather, 12),
+            (CollectiveKind::AllToAllV, 24),
+            (CollectiveKind::AllReduce, 200),
+            (CollectiveKind::ReduceScatter, 28)
+        ]
+    );
+    // 100, 5 and 6 elements to the other and 100 for the gather of root 1; 4 for the scatter from root 0.
+    assert_eq!(sent(&workload, 0), [(1, 400), (1, 20), (1, 400), (1, 16), (1, 24)]);
+    assert_eq!(sent(&workload, 1), [(0, 400), (0, 20), (0, 24)]);
+    assert!(is_matched(&workload));
+    // The index of a wait and the flags of tests are addresses: of two tests the last one found its request done.
+    assert_eq!(coverage.of("wait", Treatment::Guessed), 4);
+    assert_eq!(coverage.of("test without success", Treatment::Guessed), 2);
+}

@@ -498,7 +498,7 @@ fn a_newer_chakra_or_nsight_is_refused_with_what_to_do() {
     content[at] = b'2';
     let error = import("chakra", &[Input::bytes("c.0.et", content)], &Options::default()).unwrap_err();
     assert_eq!(error.found, "version `2.0.0`");
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys/two_gpus.sqlite");
     let inputs = windtunnel_import::input::expand(&[corpus]).unwrap();
     let (workload, coverage) = import("nsys", &inputs, &Options::default()).unwrap();
     assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Treatment::Mapped)), (2, 12));
