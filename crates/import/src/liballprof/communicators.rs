@@ -41,8 +41,8 @@ impl Communicators {
     pub(super) fn see(&mut self, rank: u32, line: &LineOf<'_>) {
         let Some(place) = line.place_of_communicator() else { return };
         let Ok(id) = line.communicator(place) else { return };
-        self.mpich |= id.id == MPICH_WORLD;
-        self.named.entry((id.id, id.size)).or_default().insert((id.rank, rank));
+        self.mpich |= id.handle == MPICH_WORLD;
+        self.named.entry((id.handle, id.size)).or_default().insert((id.rank, rank));
         if line.fields[0] == "MPI_Comm_split"
             && let (Ok(color), Ok(key)) = (line.number(3, "a colour"), line.number(4, "a key"))
         {
@@ -70,7 +70,7 @@ impl Communicators {
         };
         let made = |named: bool| -> Vec<Vec<u32>> {
             let splits = self.splits.get(&rank).map_or(&[][..], Vec::as_slice);
-            let own = splits.iter().enumerate().filter(|(_, split)| !named || split.new == Some(id.id));
+            let own = splits.iter().enumerate().filter(|(_, split)| !named || split.new == Some(id.handle));
             own.filter_map(|(at, _)| self.split(rank, at, depth)).filter(|members| fits(members)).collect()
         };
         if depth < 8
@@ -79,7 +79,7 @@ impl Communicators {
         {
             return Some(members);
         }
-        if let Some(named) = self.named.get(&(id.id, id.size)) {
+        if let Some(named) = self.named.get(&(id.handle, id.size)) {
             let ranks: BTreeSet<u32> = named.iter().map(|&(_, rank)| rank).collect();
             let places = named.iter().zip(0..).all(|(&(place, _), at)| place == at);
             if places && named.len() == id.size as usize && ranks.len() == named.len() {
@@ -100,7 +100,7 @@ impl Communicators {
         // Of the world ids may differ by rank; of its parts the members have one id if any.
         let same = |other: &Split| {
             other.parent.size == split.parent.size
-                && (split.parent.size == self.world || other.parent.id == split.parent.id)
+                && (split.parent.size == self.world || other.parent.handle == split.parent.handle)
         };
         let nth = self.splits[&rank][..at].iter().filter(|other| same(other)).count();
         let mut members: Vec<(i64, usize, u32)> = Vec::new();

@@ -83,9 +83,9 @@ impl LineOf<'_> {
         let mut parts = text.split(',');
         let mut next = || parts.next()?.parse::<u64>().ok();
         let id = next().zip(next()).zip(next());
-        id.and_then(|((id, rank), size)| {
+        id.and_then(|((handle, rank), size)| {
             let (rank, size) = (u32::try_from(rank).ok()?, u32::try_from(size).ok()?);
-            Some(Id { id, rank, size })
+            Some(Id { handle, rank, size })
         })
         .ok_or_else(|| self.fault("a communicator `id,rank,size`", text))
     }
@@ -124,7 +124,7 @@ impl LineOf<'_> {
 /// A communicator as a rank names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
-    pub(super) id: u64,
+    pub(super) handle: u64,
     pub(super) rank: u32,
     pub(super) size: u32,
 }

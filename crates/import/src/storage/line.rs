@@ -104,11 +104,15 @@ impl Form {
             Self::CloudPhysics => fields.get(2)?,
         };
         match (self, op.to_ascii_lowercase().trim_start_matches('0')) {
-            (Self::Spc, "w") | (Self::Msr, "write") | (Self::MqSim, "") => Some(true),
-            (Self::Spc, "r") | (Self::Msr, "read") | (Self::MqSim, "1") => Some(false),
-            // SCSI: writes of 6, 10, 12 and 16 bytes, and reads.
-            (Self::CloudPhysics, "a" | "2a" | "aa" | "8a") => Some(true),
-            (Self::CloudPhysics, "8" | "28" | "a8" | "88") => Some(false),
+            // SCSI (CloudPhysics): writes of 6, 10, 12 and 16 bytes, and reads.
+            (Self::Spc, "w")
+            | (Self::Msr, "write")
+            | (Self::MqSim, "")
+            | (Self::CloudPhysics, "a" | "2a" | "aa" | "8a") => Some(true),
+            (Self::Spc, "r")
+            | (Self::Msr, "read")
+            | (Self::MqSim, "1")
+            | (Self::CloudPhysics, "8" | "28" | "a8" | "88") => Some(false),
             _ => None,
         }
     }

@@ -145,7 +145,7 @@ fn simgrid(ranks: usize, prefix: &str, lines: impl Fn(usize) -> String) -> Vec<S
     (0..ranks)
         .map(|rank| {
             let all = format!("init\n{}\nfinalize", lines(rank));
-            all.lines().map(|line| format!("{prefix}{rank} {line}\n")).collect()
+            all.lines().map(|line| [&*format!("{prefix}{rank} "), line, "\n"].concat()).collect()
         })
         .collect()
 }
