@@ -5,7 +5,7 @@ use windtunnel_import::{Missing, Options, Place, Treatment};
 use windtunnel_kernel::RankId;
 use windtunnel_workload::collectives::CollectiveKind;
 
-use crate::small::{bytes_field, import, number_field};
+use crate::small::{bytes_field, import, number_field, samples};
 
 /// A trace of one collective on the device: 50 us, and attributes by name and field.
 fn trace(attributes: &[(&str, Vec<u8>)]) -> Vec<u8> {
@@ -136,4 +136,26 @@ fn what_the_jsonizer_writes_is_read() {
     assert_eq!(error.unwrap_err().found, "version `2.0.0`");
     let error = import("chakra", &of(&JSONIZED.replace("[\"1\"]", "[\"x\"]")), &Options::default());
     assert_eq!(error.unwrap_err().expected, "the id of a node");
+}
+
+#[test]
+fn a_newer_chakra_or_nsight_is_refused_with_what_to_do() {
+    let (_, inputs) = samples()
+        .into_iter()
+        .find(|(kind, inputs)| *kind == "chakra" && inputs[0].name.ends_with("et"))
+        .expect("a sample in Protocol Buffers");
+    let mut content = inputs[0].whole().unwrap();
+    let at = content.windows(5).position(|part| part == b"1.0.0").unwrap();
+    content[at] = b'2';
+    let error = import("chakra", &[Input::bytes("c.0.et", content)], &Options::default()).unwrap_err();
+    assert_eq!(error.found, "version `2.0.0`");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys/two_gpus.sqlite");
+    let inputs = windtunnel_import::input::expand(&[corpus]).unwrap();
+    let (workload, coverage) = import("nsys", &inputs, &Options::default()).unwrap();
+    assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Treatment::Mapped)), (2, 12));
+    let mut content = inputs[0].whole().unwrap();
+    let at = content.windows(6).position(|part| part == b"3.25.0").unwrap();
+    content[at] = b'4';
+    let error = import("nsys", &[Input::bytes("n.sqlite", content)], &Options::default()).unwrap_err();
+    assert_eq!(error.found, "`EXPORT_SCHEMA_VERSION` 4.25.0");
 }
