@@ -153,7 +153,7 @@ fn add(path: &Path, inputs: &mut Vec<Input>) -> Result<(), ImportError> {
 }
 
 /// A name with its numbers as numbers, so that `rank10` comes behind `rank9`.
-fn natural(name: &str) -> Vec<(String, u64)> {
+pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {

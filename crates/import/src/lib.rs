@@ -102,6 +102,23 @@ pub fn import(
     import_inputs(reader(kind)?, &input::expand(sources)?, options)
 }
 
+/// Says of recordings without a byte what they are: a reader would miss something else first.
+fn refuse_empty(reader: &dyn Reader, inputs: &[Input]) -> Result<(), ImportError> {
+    for input in inputs {
+        if !input.head(1)?.is_empty() {
+            return Ok(());
+        }
+    }
+    let Some(first) = inputs.first() else {
+        return Err(ImportError::new("import", "at least one recording", "none"));
+    };
+    let found =
+        if inputs.len() == 1 { "an empty file".to_owned() } else { format!("{} empty files", inputs.len()) };
+    Err(ImportError::new(&first.name, format!("a recording for `{}`", reader.entry().name), found).hint(
+        "it was copied before it was written, or the program ended before: let it end, and copy the files again",
+    ))
+}
+
 /// The same of recordings that are already listed.
 ///
 /// # Errors
@@ -112,6 +129,7 @@ pub fn import_inputs(
     options: &Options,
 ) -> Result<(Workload, Coverage), ImportError> {
     let mut coverage = Coverage::default();
+    refuse_empty(reader, inputs)?;
     let draft = reader.read(inputs, options, &mut coverage)?;
     let source = draft.source.clone();
     let workload = draft.finish(options.missing, &mut coverage)?;

@@ -165,8 +165,19 @@ impl<'a> Script<'a> {
 
     /// Waits for requests; those that are not known have ended.
     pub(crate) fn wait(&mut self, requests: &[i64], coverage: &mut Coverage) {
+        self.wait_as(requests, Treatment::Mapped, "", coverage);
+    }
+
+    /// The same where the recording does not say all of it.
+    pub(crate) fn wait_as(
+        &mut self,
+        requests: &[i64],
+        treatment: Treatment,
+        why: &str,
+        coverage: &mut Coverage,
+    ) {
         let pending: Vec<u32> = requests.iter().filter_map(|request| self.requests.remove(request)).collect();
-        coverage.count("wait", Treatment::Mapped, "", 0, 0);
+        coverage.count("wait", treatment, why, 0, 0);
         if !pending.is_empty() {
             self.blocking(Work::Calc(Span::ZERO), "wait", &pending);
         }

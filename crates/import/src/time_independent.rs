@@ -2,6 +2,9 @@
 //!
 //! Sizes are counts of a datatype: by number 0 double, 1 int, 2 char, 3 short, 4 long, 5 float, 6 byte; left out, doubles if
 //! `init` has an argument and bytes if not. A gather's and a scatter's root is the first number behind the counts.
+//!
+//! Older traces call a rank `p3`, have messages without tags (`send p1 1e6`), and a `wait` that names no message is for the one begun
+//! last.
 
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::collectives::CollectiveKind;
@@ -28,7 +31,7 @@ impl Reader for TimeIndependent {
     fn detects(&self, head: &[u8], _name: &str) -> bool {
         let text = String::from_utf8_lossy(&head[..head.len().min(256)]);
         let mut words = text.lines().next().unwrap_or("").split_whitespace();
-        words.next().is_some_and(|rank| rank.parse::<u32>().is_ok()) && words.next() == Some("init")
+        words.next().is_some_and(|rank| rank_of(rank).is_some()) && words.next() == Some("init")
     }
 
     fn read(
@@ -52,16 +55,21 @@ impl Reader for TimeIndependent {
         for input in inputs {
             let bytes = input.whole()?;
             let text = String::from_utf8_lossy(&bytes);
-            let number = text.split_whitespace().next().and_then(|rank| rank.parse().ok());
-            let number: u32 = number
-                .ok_or_else(|| ImportError::new(&input.name, "a rank", "nothing").at(Place::Line(1)))?;
+            let first = text.split_whitespace().next().unwrap_or("");
+            let number = rank_of(first).ok_or_else(|| {
+                let found: String = first.chars().take(60).collect();
+                let found = if found.is_empty() { "nothing".to_owned() } else { format!("`{found}`") };
+                ImportError::new(&input.name, "a rank (`0` or `p0`) before each action", found)
+                    .at(Place::Line(1))
+                    .hint("give the files that `smpirun -trace-ti` lists, one a rank")
+            })?;
             let mut trace = Trace { file: &input.name, size: 1, flops, world: inputs.len() as u32 };
             let mut script = Script::new(number, &mut tags);
             let mut ended = false;
             for (line, text) in (1..).zip(text.lines()) {
                 let words: Vec<&str> = text.split_whitespace().collect();
                 if let [rank, action, arguments @ ..] = &words[..] {
-                    if rank.parse() != Ok(number) {
+                    if rank_of(rank) != Some(number) {
                         return Err(trace.fault(
                             line,
                             &format!("rank {number}, as in the lines before"),
@@ -111,6 +119,16 @@ impl Trace<'_> {
         }
     }
 
+    /// Bytes of each rank: as many counts as there are ranks, from `from` on.
+    fn parts(
+        &self,
+        from: usize,
+        size: u64,
+        count: &dyn Fn(usize) -> Result<u64, ImportError>,
+    ) -> Result<Vec<u64>, ImportError> {
+        (from..from + self.world as usize).map(|at| Ok(count(at)?.saturating_mul(size))).collect()
+    }
+
     fn action(
         &mut self,
         line: u64,
@@ -122,8 +140,12 @@ impl Trace<'_> {
     ) -> Result<(), ImportError> {
         let number = |at: usize| -> Result<f64, ImportError> {
             let text = arguments.get(at).copied().unwrap_or("");
-            let value =
-                text.parse::<f64>().ok().filter(|value| value.is_finite() && (-2.0..1e18).contains(value));
+            let value = text
+                .strip_prefix('p')
+                .unwrap_or(text)
+                .parse::<f64>()
+                .ok()
+                .filter(|value| value.is_finite() && (-2.0..1e18).contains(value));
             value.ok_or_else(|| {
                 self.fault(line, &format!("a number as argument {} of `{action}`", at + 1), text)
             })
@@ -151,8 +173,11 @@ impl Trace<'_> {
                 self.size = if arguments.is_empty() { 1 } else { 8 };
                 coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
             }
-            "finalize" | "comm_size" | "comm_split" | "comm_dup" => {
+            "finalize" => {
                 coverage.count("other calls", Treatment::Mapped, "begin and end of MPI", 0, 0);
+            }
+            "comm_size" | "comm_split" | "comm_dup" | "location" | "iprobe" | "probe" => {
+                coverage.count("other calls", Treatment::Mapped, "no communication and no time", 0, 0);
             }
             "compute" => {
                 let time = flops(0)?;
@@ -163,8 +188,14 @@ impl Trace<'_> {
                 script.compute(time, coverage);
             }
             kind @ ("send" | "isend" | "recv" | "irecv") => {
-                let (peer, tag) = (rank(0)?, arguments.get(1).copied().unwrap_or("0"));
-                let bytes = count(2)?.saturating_mul(self.size_of(arguments.get(3)));
+                let peer = rank(0)?;
+                // Without a tag the size is the second, or left out where the sender says it.
+                let (tag, bytes) = match arguments.len() {
+                    0 | 1 => ("0", 0),
+                    2 => ("0", count(1)?),
+                    _ => (arguments[1], count(2)?),
+                };
+                let bytes = bytes.saturating_mul(self.size_of(arguments.get(3)));
                 let request = kind.starts_with('i').then(|| {
                     // The wait names source, destination and tag, not a request.
                     request_of(
@@ -179,6 +210,10 @@ impl Trace<'_> {
                     script.receive(&message(peer, tag, bytes), request, coverage);
                 }
             }
+            "wait" if arguments.is_empty() => {
+                let all = script.pending();
+                script.wait(&all[all.len().saturating_sub(1)..], coverage);
+            }
             "wait" | "test" => {
                 let request = request_of(rank(0)?, rank(1)?, arguments.get(2).copied().unwrap_or("0"));
                 script.wait(&[request], coverage);
@@ -186,6 +221,26 @@ impl Trace<'_> {
             "waitall" => {
                 let all = script.pending();
                 script.wait(&all, coverage);
+            }
+            "testall" => {
+                let all = script.pending();
+                let why = "whether all were done is not in the trace: taken as done";
+                script.wait_as(&all, Treatment::Guessed, why, coverage);
+            }
+            "sendrecv" => {
+                // Count and receiver, count and source, both datatypes.
+                let (to, from) = (rank(1)?, rank(3)?);
+                let sent = count(0)?.saturating_mul(self.size_of(arguments.get(4)));
+                let taken = count(2)?.saturating_mul(self.size_of(arguments.get(5)));
+                let why = "not in the trace: any is taken, and 0 sent";
+                coverage.count("tag of sendRecv", Treatment::Guessed, why, 0, 0);
+                script.send(&message(to, "0", sent), Some(i64::MIN), coverage);
+                script.receive(
+                    &Envelope { tag: None, ..message(from, "0", taken) },
+                    Some(i64::MIN + 1),
+                    coverage,
+                );
+                script.wait(&[i64::MIN, i64::MIN + 1], coverage);
             }
             "barrier" => {
                 script.collective(draft, WORLD, &ranks, Said::new(CollectiveKind::Barrier, 0, 0), coverage);
@@ -248,11 +303,8 @@ impl Trace<'_> {
             }
             "alltoallv" => {
                 let size = self.size_of(arguments.get(2 + 2 * self.world as usize));
-                let mut splits = Vec::with_capacity(arguments.len().min(self.world as usize));
-                for at in 0..self.world as usize {
-                    splits.push(count(1 + at)?.saturating_mul(size));
-                }
-                let bytes = splits.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
+                let splits = self.parts(1, size, &count)?;
+                let bytes = total(&splits);
                 let said = Said { splits: Some(splits), ..Said::new(CollectiveKind::AllToAll, bytes, 0) };
                 script.collective(draft, WORLD, &ranks, said, coverage);
             }
@@ -261,23 +313,71 @@ impl Trace<'_> {
                 let bytes = count(0)?.saturating_mul(self.size_of(arguments.get(3)));
                 script.rooted(WORLD, &ranks, root, &[bytes], kind == "gather", coverage);
             }
-            "reducescatter" => {
-                let mut bytes = 0u64;
-                for at in 0..self.world as usize {
-                    bytes = bytes.saturating_add(count(at)?.saturating_mul(self.size));
+            "gatherv" => {
+                // What this rank brings, what each brings, root, datatypes.
+                let ranks_n = self.world as usize;
+                let root = if arguments.len() > 1 + ranks_n { rank(1 + ranks_n)? } else { 0 };
+                let size = self.size_of(arguments.get(2 + ranks_n));
+                let mut parts = self.parts(1, size, &count)?;
+                if let Some(own) = parts.get_mut(script.number as usize) {
+                    *own = count(0)?.saturating_mul(size);
                 }
-                script.collective(
-                    draft,
-                    WORLD,
-                    &ranks,
-                    Said::new(CollectiveKind::ReduceScatter, bytes, 0),
-                    coverage,
-                );
+                script.rooted(WORLD, &ranks, root, &parts, true, coverage);
+            }
+            "scatterv" => {
+                let ranks_n = self.world as usize;
+                let root = if arguments.len() > 1 + ranks_n { rank(1 + ranks_n)? } else { 0 };
+                let size = self.size_of(arguments.get(2 + ranks_n));
+                script.rooted(WORLD, &ranks, root, &self.parts(0, size, &count)?, false, coverage);
+            }
+            "allgatherv" => {
+                // What this rank brings, what each brings; then datatypes, displacements, or both.
+                let ranks_n = self.world as usize;
+                let behind = arguments.len().saturating_sub(1 + ranks_n);
+                let typed = (1..=2).contains(&behind) || behind > ranks_n;
+                let size = if typed { self.size_of(arguments.get(1 + ranks_n)) } else { self.size };
+                let bytes = total(&self.parts(1, size, &count)?);
+                let said = Said::new(CollectiveKind::AllGather, bytes, 0);
+                script.collective(draft, WORLD, &ranks, said, coverage);
+            }
+            "scan" | "exscan" => {
+                // Size, what it computes where three or more are there, datatype.
+                let (last, time) = match arguments.len() {
+                    0 | 1 => (None, 0),
+                    2 => (arguments.last(), 0),
+                    all => (arguments.last(), flops(all - 2)?),
+                };
+                let bytes = count(0)?.saturating_mul(self.size_of(last));
+                let said = Said {
+                    as_another: Some("a scan, as an all-reduce"),
+                    ..Said::new(CollectiveKind::AllReduce, bytes, 0)
+                };
+                script.collective(draft, WORLD, &ranks, said, coverage);
+                script.compute(time, coverage);
+            }
+            "reducescatter" => {
+                // What each gets, what a rank computes, datatype.
+                let ranks_n = self.world as usize;
+                let size = self.size_of(arguments.get(1 + ranks_n));
+                let bytes = total(&self.parts(0, size, &count)?);
+                let time = if arguments.len() > ranks_n { flops(ranks_n)? } else { 0 };
+                let said = Said::new(CollectiveKind::ReduceScatter, bytes, 0);
+                script.collective(draft, WORLD, &ranks, said, coverage);
+                script.compute(time, coverage);
             }
             _ => coverage.count(&format!("action {action}"), Treatment::Dropped, "not modelled", 0, 0),
         }
         Ok(())
     }
+}
+
+/// The number of a rank, `3` or `p3`.
+fn rank_of(text: &str) -> Option<u32> {
+    text.strip_prefix('p').unwrap_or(text).parse().ok()
+}
+
+fn total(parts: &[u64]) -> u64 {
+    parts.iter().fold(0u64, |sum, part| sum.saturating_add(*part))
 }
 
 /// A name for what a wait of (source, destination, tag) means.

@@ -2,6 +2,9 @@
 //!
 //! What is kept: each device is a rank, each of its streams a stream, each event an operation at its recorded distance from the one
 //! before. The file has no dependencies between streams and no sizes of collectives, so those keep their recorded time.
+//!
+//! A GPU's streams are lines `Stream #N(…)`. A TPU computes in its line `XLA Ops`; `Async XLA Ops` has the copies and collectives that
+//! are under way meanwhile. Other lines that the profiler names repeat these in coarser or finer parts (its schema of planes).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +13,7 @@ use windtunnel_kernel::{Span, StreamId};
 use windtunnel_workload::Dimension;
 
 use crate::bytes::Bytes;
-use crate::coverage::{Coverage, Treatment};
+use crate::coverage::{Amount, Coverage, Treatment};
 use crate::draft::{Draft, RankDraft, Work};
 use crate::error::ImportError;
 use crate::input::Input;
@@ -54,25 +57,43 @@ impl Reader for XPlane {
         for input in inputs {
             let bytes = input.whole()?;
             let mut fields = Bytes::new(&input.name, &bytes);
+            let mut devices = Vec::new();
             while let Some(field) = fields.field()? {
                 if field.number != 1 {
                     continue;
                 }
                 let plane = plane(&input.name, field.value.bytes())?;
                 let events: u64 = plane.lines.iter().map(|line| line.events.len() as u64).sum();
-                if !plane.name.starts_with("/device:") || events == 0 {
-                    let amount = crate::coverage::Amount { operations: events, ..Default::default() };
-                    coverage.add(
-                        "event of the host",
-                        Treatment::Approximated,
-                        "its plane is no device: the gaps that it leaves are kept",
-                        amount,
-                    );
-                    continue;
+                match device(&plane.name).filter(|_| events > 0) {
+                    Some(device) => devices.push((device, plane)),
+                    None => {
+                        let amount = Amount { operations: events, ..Amount::default() };
+                        let kind = if plane.name.starts_with("/device:") {
+                            "event beside the devices"
+                        } else {
+                            "event of the host"
+                        };
+                        let why = "its plane is no device of its own: the gaps that it leaves are kept";
+                        coverage.add(kind, Treatment::Approximated, why, amount);
+                    }
                 }
-                draft.ranks.insert(number, program(&plane, coverage).of_file(&input.name));
+            }
+            // The order of planes is not that of devices.
+            devices.sort_by_key(|(device, _)| *device);
+            for (device, plane) in &devices {
+                let program = program(plane, device.0 == TPU, coverage).of_file(&input.name);
+                draft.ranks.insert(number, program);
                 number += 1;
             }
+        }
+        if number > 1 {
+            let why = "the recording does not say which rank a device is: by file and number of the device";
+            coverage.add(
+                "rank",
+                Treatment::Guessed,
+                why,
+                Amount { operations: u64::from(number), ..Amount::default() },
+            );
         }
         if number == 0 {
             return Err(ImportError::new(&draft.source, "a plane `/device:…` with events", "none")
@@ -81,6 +102,24 @@ impl Reader for XPlane {
         coverage.note("XPlane has no dependencies between streams: each stream keeps its own times");
         draft.world = Some(number);
         Ok(draft)
+    }
+}
+
+/// Kinds of devices, in the order of their ranks.
+const GPU: u8 = 0;
+const TPU: u8 = 1;
+const OTHER: u8 = 2;
+
+/// The kind and number of the device that a plane is. `/device:CUSTOM:…` (Megascale's transfers, say) and `/device:TPU:0 SparseCore 1`
+/// are none of their own.
+fn device(name: &str) -> Option<(u8, u64)> {
+    let (kind, number) = name.strip_prefix("/device:")?.rsplit_once(':')?;
+    let number = number.trim().parse().ok()?;
+    match kind {
+        "GPU" => Some((GPU, number)),
+        "TPU" => Some((TPU, number)),
+        _ if kind.starts_with("CUSTOM") => None,
+        _ => Some((OTHER, number)),
     }
 }
 
@@ -142,44 +181,76 @@ fn line(file: &str, message: &[u8]) -> Result<Line, ImportError> {
     Ok(line)
 }
 
-/// Lines that repeat others in a coarser or finer form.
-fn is_summary(name: &str) -> bool {
-    ["XLA Modules", "Steps", "XLA TraceMe", "Framework", "Source code", "TensorFlow", "XLA Ops"]
-        .iter()
-        .any(|known| name.starts_with(known))
+/// Lines that repeat others in a coarser or finer form, by how their names begin.
+const SUMMARIES: [&str; 14] = [
+    "Steps",
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "XLA TraceMe",
+    "Framework",
+    "TensorFlow",
+    "Launch Stats",
+    "Source code",
+    "Host Offload Ops",
+    "Sparse Core",
+    "Tensor Core Sync Flag",
+    "_counters_",
+    "Scope range",
+];
+
+/// What stands for a device's work where its own lines are not there, the best first.
+const INSTEAD: [&str; 3] = ["XLA Ops", "Framework Ops", "XLA Modules"];
+
+/// Words in names of communication.
+const COMMUNICATION: [&str; 8] = [
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "nccl",
+    "rccl",
+];
+
+/// The lines that are a device's work; with each, why it is guessed to be.
+fn streams(plane: &Plane, tpu: bool) -> Vec<(&Line, Option<&'static str>)> {
+    let filled = || plane.lines.iter().filter(|line| !line.events.is_empty());
+    let named = |name: &'static str| filled().filter(move |line| line.name == name);
+    if tpu && named("XLA Ops").next().is_some() {
+        return named("XLA Ops").chain(named("Async XLA Ops")).map(|line| (line, None)).collect();
+    }
+    let is_summary = |line: &Line| SUMMARIES.iter().any(|known| line.name.starts_with(known));
+    let real: Vec<_> = filled()
+        .filter(|line| !is_summary(line) && !tpu)
+        .map(|line| {
+            let known = line.name.starts_with("Stream");
+            (line, (!known).then_some("of a line whose name is not known: taken for a stream"))
+        })
+        .collect();
+    if !real.is_empty() {
+        return real;
+    }
+    let instead = INSTEAD.into_iter().find(|name| named(name).next().is_some());
+    let why = "of a summary: the lines of its device's own work are not in the trace";
+    instead.into_iter().flat_map(named).map(|line| (line, Some(why))).collect()
 }
 
-fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
+fn program(plane: &Plane, tpu: bool, coverage: &mut Coverage) -> RankDraft {
     let mut rank = RankDraft::new();
-    let streams: Vec<&Line> = {
-        let real: Vec<&Line> =
-            plane.lines.iter().filter(|line| !is_summary(&line.name) && !line.events.is_empty()).collect();
-        // A TPU has no streams: its line `XLA Ops` is what it does.
-        if real.is_empty() {
-            plane.lines.iter().filter(|line| line.name == "XLA Ops").collect()
-        } else {
-            real
-        }
-    };
+    let streams = streams(plane, tpu);
     for line in &plane.lines {
-        if !streams.iter().any(|stream| std::ptr::eq(*stream, line)) {
-            let amount =
-                crate::coverage::Amount { operations: line.events.len() as u64, ..Default::default() };
-            coverage.add(
-                "event of a summary line",
-                Treatment::Mapped,
-                "repeats what the streams have",
-                amount,
-            );
+        if !streams.iter().any(|(stream, _)| std::ptr::eq(*stream, line)) {
+            let amount = Amount { operations: line.events.len() as u64, ..Amount::default() };
+            let why = "repeats what the streams have";
+            coverage.add("event of a summary line", Treatment::Mapped, why, amount);
         }
     }
     let start = |line: &Line, offset: u64| line.start_ns.saturating_mul(1_000).saturating_add(offset);
-    let origin = streams
-        .iter()
-        .flat_map(|line| line.events.iter().map(|event| start(line, event.1)))
-        .min()
-        .unwrap_or(0);
-    for (number, line) in streams.iter().enumerate() {
+    let starts = streams.iter().flat_map(|(line, _)| line.events.iter().map(|event| start(line, event.1)));
+    let origin = starts.min().unwrap_or(0);
+    for (number, (line, guessed)) in streams.iter().enumerate() {
         let stream = StreamId(number.min(200) as u8 + u8::from(number >= 6));
         let mut events = line.events.clone();
         events.sort_unstable_by_key(|&(_, offset, length)| (offset, length));
@@ -191,25 +262,15 @@ fn program(plane: &Plane, coverage: &mut Coverage) -> RankDraft {
             let end = begin.saturating_add(length).max(clock);
             let text = plane.names.get(&name).map_or("", String::as_str);
             let lower = text.to_ascii_lowercase();
-            let communicates = [
-                "all-reduce",
-                "all-gather",
-                "reduce-scatter",
-                "all-to-all",
-                "collective-permute",
-                "nccl",
-                "rccl",
-            ]
-            .iter()
-            .any(|word| lower.contains(word));
-            let (treatment, why) = match () {
-                () if communicates => {
+            let (treatment, why) = match guessed {
+                _ if COMMUNICATION.iter().any(|word| lower.contains(word)) => {
                     (Treatment::Approximated, "communication without a size: its recorded time stays")
                 }
-                () if overlap => {
+                Some(why) => (Treatment::Guessed, *why),
+                None if overlap => {
                     (Treatment::Approximated, "overlaps the one before on its line: put behind it")
                 }
-                () => (Treatment::Mapped, ""),
+                None => (Treatment::Mapped, ""),
             };
             coverage.count("kernel", treatment, why, 0, length / 1_000);
             let label = rank.label(&crate::kineto::short(text));

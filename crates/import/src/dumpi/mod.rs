@@ -97,7 +97,7 @@ impl Reader for Dumpi {
                 types: BTreeMap::new(),
                 persistent: FxHashMap::default(),
                 grids: BTreeMap::new(),
-                split: 0,
+                split: BTreeMap::new(),
             };
             state.communicators.insert(WORLD, ("MPI_COMM_WORLD".to_owned(), (0..world).collect()));
             state.communicators.insert(SELF, ("MPI_COMM_SELF".to_owned(), vec![rank]));
@@ -139,7 +139,8 @@ struct State {
     persistent: FxHashMap<i64, (bool, i64, i64, u16, u64)>,
     /// Extents of communicators that are grids.
     grids: BTreeMap<u16, Vec<usize>>,
-    split: usize,
+    /// How often each communicator was split.
+    split: BTreeMap<i64, usize>,
 }
 
 impl State {
@@ -177,6 +178,11 @@ impl State {
         members.get(usize::try_from(rank).ok()?).copied()
     }
 
+    /// The same of a source: -1 is any, and below it nobody (MPI_PROC_NULL), for which the rank itself stands.
+    fn source(&self, communicator: i64, rank: i64) -> Option<u32> {
+        if rank < -1 { Some(self.rank) } else { self.peer(communicator, rank) }
+    }
+
     fn replay(
         &mut self,
         call: &Call,
@@ -201,8 +207,7 @@ impl State {
             1 | 12 => {
                 let bytes = count(at(0)).saturating_mul(self.size(at(1), coverage));
                 let (name, _) = self.members(at(4)).cloned().unwrap_or_default();
-                // -1 is any source; below it, nobody.
-                let peer = if at(2) < -1 { Some(self.rank) } else { self.peer(at(4), at(2)) };
+                let peer = self.source(at(4), at(2));
                 let from =
                     Envelope { communicator: &name, peer, tag: Some(at(3)).filter(|tag| *tag >= 0), bytes };
                 script.receive(&from, (call.function == 12).then(|| at(5)), coverage);
@@ -222,7 +227,11 @@ impl State {
                         continue;
                     };
                     let (name, _) = self.members(i64::from(communicator)).cloned().unwrap_or_default();
-                    let peer = self.peer(i64::from(communicator), peer);
+                    let peer = if sends {
+                        self.peer(i64::from(communicator), peer)
+                    } else {
+                        self.source(i64::from(communicator), peer)
+                    };
                     let envelope =
                         Envelope { communicator: &name, peer, tag: Some(tag).filter(|tag| *tag >= 0), bytes };
                     if sends {
@@ -260,7 +269,7 @@ impl State {
                 };
                 let from = Envelope {
                     communicator: &name,
-                    peer: self.peer(at(8), at(6)),
+                    peer: self.source(at(8), at(6)),
                     tag: Some(at(7)).filter(|tag| *tag >= 0),
                     bytes: taken,
                 };
@@ -316,7 +325,7 @@ impl State {
                 let to =
                     Envelope { communicator: &name, peer: self.peer(at(6), at(2)), tag: Some(at(3)), bytes };
                 let tag = Some(at(5)).filter(|tag| *tag >= 0);
-                let from = Envelope { communicator: &name, peer: self.peer(at(6), at(4)), tag, bytes };
+                let from = Envelope { communicator: &name, peer: self.source(at(6), at(4)), tag, bytes };
                 script.send(&to, Some(i64::MIN), coverage);
                 script.receive(&from, Some(i64::MIN + 1), coverage);
                 script.wait(&[i64::MIN, i64::MIN + 1], coverage);
@@ -356,8 +365,9 @@ impl State {
             }
             86 => {
                 let parent = self.members(at(0)).map(|(_, ranks)| ranks.clone()).unwrap_or_default();
-                let members = splits.members(self.rank, at(0), self.split, &parent);
-                self.split += usize::from(at(0) == i64::from(WORLD));
+                let nth = self.split.entry(at(0)).or_insert(0);
+                let members = splits.members(self.rank, at(0), *nth, &parent);
+                *nth += 1;
                 let name = format!("split of {}", crate::assemble::ranks_text(&members));
                 self.communicators.insert(at(3) as u16, (name, members));
             }

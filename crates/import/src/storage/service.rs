@@ -103,7 +103,7 @@ pub(super) fn requests(
         let rank = &mut ranks[client as usize];
         let arrival = rank.label("arrival");
         let before = clocks[client as usize];
-        let gap = request.at - before.map_or(origin, |(_, at)| at);
+        let gap = request.at.saturating_sub(before.map_or(origin, |(_, at)| at));
         let at = rank.calc(gap.max(0) as u64, CLOCK, arrival, before.map(|(node, _)| node).as_slice());
         clocks[client as usize] = Some((at, request.at));
         let ready = [(client, vec![at])].into_iter().collect();

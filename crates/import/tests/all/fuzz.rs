@@ -1,7 +1,7 @@
 //! Recordings damaged at random for as long as `WINDTUNNEL_FUZZ_SECONDS` says, each reader for itself; nothing without it.
 //!
-//! What is damaged: the samples of the tests, the files below `tests/corpus/KIND`, the recordings of `examples/traces`, and those
-//! beside the project where they are there, each in turn for a second. What is asked: a workload or an error, within a minute,
+//! What is damaged: the samples of the tests, the seeds below `tests/corpus/KIND` (`broken…` are refused as they are), the recordings
+//! of `examples/traces`, and those beside the project where they are there, each in turn for a second. What is asked: a workload or an error, within a minute,
 //! and no memory by an announced length. Where it is not so, the files that did it are written below `target/tmp/fuzz`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -155,17 +155,54 @@ fn recordings(name: &str) -> Vec<Vec<Input>> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths: Vec<PathBuf> =
         crate::recorded::data().map_or(Vec::new(), |data| crate::recorded::files(&data));
-    for folder in [crate_folder.join("tests/corpus").join(name), crate_folder.join("../../examples/traces")] {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        paths.extend(entries.map(|entry| entry.unwrap().path()));
-    }
+    paths.extend(entries(&crate_folder.join("../../examples/traces")));
     paths.sort();
     let samples = samples().into_iter().filter(|(kind, _)| *kind == name).map(|(_, inputs)| inputs);
-    let files = paths.iter().map(|path| {
-        let inputs = expand(std::slice::from_ref(path)).unwrap();
-        inputs.iter().map(|input| Input::bytes(input.name.clone(), input.whole().unwrap())).collect()
-    });
-    samples.chain(files.filter(of_kind)).collect()
+    let files = paths.iter().map(in_memory).filter(of_kind);
+    samples.chain(seeds(name).into_iter().map(|(_, inputs)| inputs)).chain(files).collect()
+}
+
+/// What is in a folder, in order; nothing where there is none.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+fn in_memory(path: &PathBuf) -> Vec<Input> {
+    let inputs = expand(std::slice::from_ref(path)).unwrap();
+    inputs.iter().map(|input| Input::bytes(input.name.clone(), input.whole().unwrap())).collect()
+}
+
+/// The seeds of a reader, by name: whole ones, and broken ones that it refuses. None has to be recognised.
+fn seeds(name: &str) -> Vec<(String, Vec<Input>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name);
+    let leaf = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    entries(&folder).iter().map(|path| (leaf(path), in_memory(path))).collect()
+}
+
+/// Seeds from which damage begins: of each reader at least a whole and a broken one, and they are what their names say.
+#[test]
+fn every_reader_has_seeds_that_are_read_or_refused() {
+    for known in windtunnel_import::READERS {
+        let name = known.entry().name;
+        let seeds = seeds(name);
+        let broken = |seed: &str| seed.starts_with("broken");
+        assert!(seeds.iter().any(|(seed, _)| broken(seed)), "{name}");
+        assert!(seeds.iter().any(|(seed, _)| !broken(seed)), "{name}");
+        for (seed, inputs) in &seeds {
+            match import_inputs(known, inputs, &Options::default()) {
+                Ok((workload, _)) => {
+                    assert!(!broken(seed) && workload.operations() > 0, "{name}/{seed} is read");
+                }
+                Err(error) => {
+                    assert!(broken(seed), "{name}/{seed}: {error}");
+                    assert!(!error.file.is_empty() && !error.expected.is_empty() && !error.found.is_empty());
+                }
+            }
+        }
+    }
 }
 
 /// How long each reader is fuzzed.

@@ -82,12 +82,12 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
 }
 
 /// Protocol Buffers by hand: a field of bytes, and one of a number.
-fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
     assert!(content.len() < 128, "one byte of length");
     [&[number << 3 | 2, content.len() as u8], content].concat()
 }
 
-fn number_field(number: u8, value: u8) -> Vec<u8> {
+pub(crate) fn number_field(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
@@ -485,26 +485,4 @@ fn a_time_centuries_away_is_refused_with_its_line() {
     let error = import("liballprof", &[Input::bytes("t", text.as_bytes())], &Options::default()).unwrap_err();
     assert_eq!(error.place, windtunnel_import::Place::Line(3));
     assert_eq!(error.found, "`-9223372036854775`");
-}
-
-#[test]
-fn a_newer_chakra_or_nsight_is_refused_with_what_to_do() {
-    let (_, inputs) = samples()
-        .into_iter()
-        .find(|(kind, inputs)| *kind == "chakra" && inputs[0].name.ends_with("et"))
-        .expect("a sample in Protocol Buffers");
-    let mut content = inputs[0].whole().unwrap();
-    let at = content.windows(5).position(|part| part == b"1.0.0").unwrap();
-    content[at] = b'2';
-    let error = import("chakra", &[Input::bytes("c.0.et", content)], &Options::default()).unwrap_err();
-    assert_eq!(error.found, "version `2.0.0`");
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys");
-    let inputs = windtunnel_import::input::expand(&[corpus]).unwrap();
-    let (workload, coverage) = import("nsys", &inputs, &Options::default()).unwrap();
-    assert_eq!((workload.ranks(), coverage.of("collective: all-reduce", Treatment::Mapped)), (2, 12));
-    let mut content = inputs[0].whole().unwrap();
-    let at = content.windows(6).position(|part| part == b"3.25.0").unwrap();
-    content[at] = b'4';
-    let error = import("nsys", &[Input::bytes("n.sqlite", content)], &Options::default()).unwrap_err();
-    assert_eq!(error.found, "`EXPORT_SCHEMA_VERSION` 4.25.0");
 }

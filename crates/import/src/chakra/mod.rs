@@ -3,61 +3,29 @@
 //! A file of Protocol Buffers is a row of messages with their lengths before them: metadata first, then nodes. Times are whole µs,
 //! so shorter kernels have none. `comm_size` is what a member brings (as ASTRA-sim takes it): the whole vector, but of an all-gather
 //! one member's part.
+//!
+//! Ranks are the numbers in the files' names (`step.3.et`). Members of a group are those that `comm_groups.json` lists, or else the ranks
+//! that name it.
 
-use std::collections::BTreeMap;
+mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_kernel::{Span, StreamId};
 use windtunnel_workload::collectives::CollectiveKind;
 use windtunnel_workload::program::HOST_STREAM;
 
-use crate::bytes::Bytes;
 use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work, dimension_of};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
-use crate::json::Elements;
 use crate::{Options, Reader};
+use node::Node;
 
 /// Chakra.
 pub struct Chakra;
-
-/// A node of either form.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Node {
-    #[serde(alias = "Id", default)]
-    id: u64,
-    #[serde(alias = "Name", default)]
-    name: String,
-    #[serde(rename = "type", alias = "NodeType", default)]
-    kind: u64,
-    #[serde(alias = "ctrlDeps", default)]
-    ctrl_deps: Vec<u64>,
-    #[serde(default)]
-    data_deps: Vec<u64>,
-    #[serde(alias = "runtime", alias = "duration_micros", default)]
-    micros: u64,
-    #[serde(default)]
-    is_cpu_op: Option<bool>,
-    #[serde(default)]
-    comm_type: Option<u64>,
-    #[serde(default)]
-    comm_size: Option<u64>,
-    #[serde(default)]
-    pg_name: Option<String>,
-    #[serde(default)]
-    comm_src: Option<u64>,
-    #[serde(default)]
-    comm_dst: Option<u64>,
-    #[serde(default)]
-    comm_tag: Option<u64>,
-    #[serde(default)]
-    stream: Option<u64>,
-    #[serde(default)]
-    root: Option<u64>,
-}
 
 impl Reader for Chakra {
     fn entry(&self) -> &'static Entry {
@@ -72,8 +40,9 @@ impl Reader for Chakra {
     fn detects(&self, head: &[u8], name: &str) -> bool {
         let json = memchr::memmem::find(head, b"\"workload_graph\"").is_some();
         let plain = name.strip_suffix(".gz").unwrap_or(name);
-        json || (std::path::Path::new(plain).extension().is_some_and(|end| end.eq_ignore_ascii_case("et"))
-            && !head.starts_with(b"{"))
+        json || node::is_jsonized(head)
+            || (std::path::Path::new(plain).extension().is_some_and(|end| end.eq_ignore_ascii_case("et"))
+                && !head.starts_with(b"{"))
     }
 
     fn read(
@@ -84,31 +53,68 @@ impl Reader for Chakra {
     ) -> Result<Draft, ImportError> {
         let (beside, traces): (Vec<&Input>, Vec<&Input>) =
             inputs.iter().partition(|input| input.leaf().ends_with("comm_groups.json"));
-        let world = traces.len() as u32;
-        let groups = match beside[..] {
-            [] => BTreeMap::new(),
-            [file] => comm_groups(file, world)?,
-            _ => {
-                let found = format!("{} of them", beside.len());
-                return Err(ImportError::new(&inputs[0].name, "one file `comm_groups.json`", found));
-            }
-        };
+        let numbers = numbers(&traces);
+        let world = numbers.iter().max().map_or(0, |highest| highest.saturating_add(1));
+        let world = crate::assemble::believable(world, &inputs[0].name)?;
         let mut draft = Draft { source: inputs[0].name.clone(), world: Some(world), ..Draft::default() };
         coverage.note("Chakra's times are whole microseconds: shorter kernels have none");
         if traces.is_empty() {
-            return Err(ImportError::new(&draft.source, "at least one trace", "communicators alone"));
+            return Err(ImportError::new(&draft.source, "at least one trace", "communicators alone")
+                .hint("give the files `STEM.0.et`, `STEM.1.et` and so on beside it"));
         }
-        for (rank, input) in (0..).zip(traces) {
-            let json = input.head(64)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-            let nodes = if json { read_json(input)? } else { read_binary(input)? };
-            if nodes.is_empty() {
-                return Err(ImportError::new(&input.name, "at least one node", "none"));
+        let groups = match beside[..] {
+            [] => named_groups(&traces, &numbers)?,
+            [file] => comm_groups(file, world)?,
+            _ => {
+                let found = format!("{} of them", beside.len());
+                return Err(ImportError::new(&inputs[0].name, "one file `comm_groups.json`", found)
+                    .hint("where the files are of several programs, `--only TEXT` takes those of one"));
             }
+        };
+        for (rank, input) in numbers.into_iter().zip(traces) {
+            let nodes = node::read(input)?;
             let program = program(&nodes, world, &groups, &input.name, &mut draft, coverage)?;
             draft.ranks.insert(rank, program.of_file(&input.name));
         }
         Ok(draft)
     }
+}
+
+/// The rank of each trace: the numbers at the ends of their names where all have one and are alike before it, else their order. A
+/// file alone is rank 0.
+fn numbers(traces: &[&Input]) -> Vec<u32> {
+    let order = || (0..traces.len() as u32).collect();
+    if traces.len() < 2 {
+        return order();
+    }
+    let mut stem: Option<&str> = None;
+    let mut numbers = Vec::with_capacity(traces.len());
+    for input in traces {
+        let leaf = input.leaf();
+        let plain = leaf.strip_suffix(".gz").unwrap_or(leaf);
+        let name = plain.rsplit_once('.').map_or(plain, |(name, _)| name);
+        let text = name.trim_end_matches(|last: char| last.is_ascii_digit());
+        let Ok(number) = name[text.len()..].parse() else { return order() };
+        if *stem.get_or_insert(text) != text || numbers.contains(&number) {
+            return order();
+        }
+        numbers.push(number);
+    }
+    numbers
+}
+
+/// Members of groups as the ranks that name them in a collective.
+fn named_groups(traces: &[&Input], numbers: &[u32]) -> Result<BTreeMap<String, Vec<u32>>, ImportError> {
+    let mut groups: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    // A trace alone is a world of one, whatever it names.
+    for (input, &rank) in traces.iter().zip(numbers).filter(|_| traces.len() > 1) {
+        for node in node::read(input)? {
+            if let (7, Some(name)) = (node.kind, node.pg_name.filter(|name| !name.is_empty())) {
+                groups.entry(name).or_default().insert(rank);
+            }
+        }
+    }
+    Ok(groups.into_iter().map(|(name, ranks)| (name, ranks.into_iter().collect())).collect())
 }
 
 /// Members of communicators by `pg_name`, from the file beside the traces.
@@ -125,116 +131,6 @@ fn comm_groups(input: &Input, world: u32) -> Result<BTreeMap<String, Vec<u32>>, 
         }
     }
     Ok(groups)
-}
-
-fn read_json(input: &Input) -> Result<Vec<Node>, ImportError> {
-    let mut elements = Elements::new(input.open()?, &input.name, "workload_graph");
-    let mut nodes = Vec::new();
-    while let Some((byte, element)) = elements.element()? {
-        let node = serde_json::from_slice(element).map_err(|error| {
-            ImportError::new(&input.name, "a node", error.to_string()).at(Place::Byte(byte))
-        })?;
-        nodes.push(node);
-    }
-    if elements.found {
-        return Ok(nodes);
-    }
-    let error = ImportError::new(
-        &input.name,
-        "`workload_graph` of a Chakra trace in JSON",
-        "a JSON document without it",
-    );
-    Err(error.hint(
-        "PyTorch's own execution traces have no times: give them to `kineto` beside the profiler's trace",
-    ))
-}
-
-fn read_binary(input: &Input) -> Result<Vec<Node>, ImportError> {
-    let all = input.whole()?;
-    let mut bytes = Bytes::new(&input.name, &all);
-    let mut nodes = Vec::new();
-    let mut first = true;
-    while !bytes.is_empty() {
-        let length = bytes.varint()?;
-        let at = bytes.place();
-        let message = bytes.take(length)?;
-        if std::mem::replace(&mut first, false) {
-            known_version(&input.name, at, message)?;
-            continue;
-        }
-        nodes.push(node(&input.name, at, message)?);
-    }
-    Ok(nodes)
-}
-
-/// The first message says the version, where it says anything: later ones may count fields anew.
-fn known_version(file: &str, at: u64, message: &[u8]) -> Result<(), ImportError> {
-    let mut fields = Bytes::new(file, message);
-    while let Ok(Some(field)) = fields.field() {
-        let version = if field.number == 1 { field.value.text() } else { continue };
-        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_some_and(|major| major > 1) {
-            let found = format!("version `{}`", version.chars().take(40).collect::<String>());
-            return Err(ImportError::new(file, "a Chakra trace of version 0.0.4 or 1.0.0", found)
-                .at(Place::Byte(at))
-                .hint("a newer Chakra wrote it: convert it with its tools, or write it as 1.0.0"));
-        }
-    }
-    Ok(())
-}
-
-fn node(file: &str, at: u64, message: &[u8]) -> Result<Node, ImportError> {
-    let mut node = Node::default();
-    let mut fields = Bytes::new(file, message);
-    let placed = |error: ImportError| match error.place {
-        Place::Byte(byte) => error.at(Place::Byte(at + byte)),
-        _ => error,
-    };
-    while let Some(field) = fields.field().map_err(placed)? {
-        match field.number {
-            1 => node.id = field.value.number(),
-            2 => node.name = field.value.text(),
-            3 => node.kind = field.value.number(),
-            4 => field.value.numbers(file, &mut node.ctrl_deps).map_err(placed)?,
-            5 => field.value.numbers(file, &mut node.data_deps).map_err(placed)?,
-            7 => node.micros = field.value.number(),
-            10 => attribute(file, field.value.bytes(), &mut node).map_err(placed)?,
-            _ => {}
-        }
-    }
-    Ok(node)
-}
-
-/// An attribute: a name and one of many kinds of value.
-fn attribute(file: &str, message: &[u8], node: &mut Node) -> Result<(), ImportError> {
-    let mut fields = Bytes::new(file, message);
-    let (mut name, mut number, mut text) = (String::new(), None, None);
-    while let Some(field) = fields.field()? {
-        match field.number {
-            1 => name = field.value.text(),
-            // int32, int64, uint32, uint64, fixed ones, bool.
-            7 | 9 | 11 | 13 | 19 | 21 | 23 | 25 | 27 => number = Some(field.value.number()),
-            // sint32, sint64: zigzag.
-            15 | 17 => number = Some((field.value.number() >> 1) ^ (field.value.number() & 1).wrapping_neg()),
-            29 => text = Some(field.value.text()),
-            _ => {}
-        }
-    }
-    match name.as_str() {
-        "is_cpu_op" => node.is_cpu_op = number.map(|number| number != 0),
-        "comm_type" => node.comm_type = number,
-        // Signed in new writers, unsigned in old ones: a negative one is no size.
-        "comm_size" => node.comm_size = number.filter(|&number| i64::try_from(number).is_ok()),
-        "pg_name" => node.pg_name = text.or(number.map(|number| number.to_string())),
-        "comm_src" => node.comm_src = number,
-        "comm_dst" => node.comm_dst = number,
-        "comm_tag" => node.comm_tag = number,
-        "stream" => node.stream = number,
-        "root_rank" | "root" => node.root = number,
-        "runtime" => node.micros = node.micros.max(number.unwrap_or(0)),
-        _ => {}
-    }
-    Ok(())
 }
 
 fn kind_of(node: &Node) -> Option<CollectiveKind> {
@@ -286,25 +182,28 @@ fn program(
         let label = rank.label(&crate::kineto::short(&node.name));
         let nanoseconds = node.micros.saturating_mul(1_000);
         let stays = Work::Calc(Span::from_ns(nanoseconds));
-        let group_name = node.pg_name.clone().unwrap_or_else(|| "world".to_owned());
+        let group_name =
+            node.pg_name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "world".to_owned());
+        let members = groups.get(&group_name).unwrap_or(&ranks);
         let dimension = dimension_of(&group_name);
         let bytes = node.comm_size;
         let work = match (node.kind, bytes) {
-            (7, Some(bytes)) if !host && world > 1 && kind_of(node).is_some() => {
+            (7, Some(bytes)) if !host && members.len() > 1 && kind_of(node).is_some() => {
                 let kind = kind_of(node).unwrap_or(CollectiveKind::Barrier);
-                let members = groups.get(&group_name).unwrap_or(&ranks);
                 let bytes = if kind == CollectiveKind::AllGather {
                     bytes.saturating_mul(members.len() as u64)
                 } else {
                     bytes
                 };
-                coverage.count(
-                    &format!("collective: {}", kind.name()),
-                    Treatment::Mapped,
-                    "",
-                    bytes,
-                    nanoseconds,
-                );
+                let (treatment, why) = if !groups.contains_key(&group_name)
+                    && node.involved_dim.contains(&false)
+                {
+                    let why = "over some dimensions (`involved_dim`) of a network that is not in the trace: over all ranks";
+                    (Treatment::Approximated, why)
+                } else {
+                    (Treatment::Mapped, "")
+                };
+                coverage.count(&format!("collective: {}", kind.name()), treatment, why, bytes, nanoseconds);
                 let group = draft.group(&group_name, members, dimension);
                 rank.calls.push(Call {
                     group,
@@ -344,10 +243,11 @@ fn program(
                 }
             }
             (7, _) if !host => {
-                let why = if world > 1 {
-                    "it says no size: its recorded time stays"
-                } else {
-                    "of one rank alone: its recorded time stays"
+                let why = match (members.len(), bytes, node.comm_type) {
+                    (..2, ..) => "of one rank alone: its recorded time stays",
+                    (_, None, _) => "it says no size: its recorded time stays",
+                    (_, _, Some(3 | 4)) => "a gather or a scatter: its recorded time stays",
+                    _ => "of a kind that is not known: its recorded time stays",
                 };
                 coverage.count("collective", Treatment::Approximated, why, bytes.unwrap_or(0), nanoseconds);
                 stays

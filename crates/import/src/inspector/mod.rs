@@ -4,6 +4,8 @@
 //! and stand for what follows. It has no computation: between two records of a rank lies the time from the end of one to the start
 //! of the next where event times were recorded, and nothing where not. The size of a reduce-scatter is one rank's part.
 
+mod communicators;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -11,6 +13,7 @@ use windtunnel_kernel::StreamId;
 use windtunnel_kernel::registry::Entry;
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
+use windtunnel_workload::program::HOST_STREAM;
 
 use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work};
@@ -30,6 +33,8 @@ const NEWEST: u32 = 3;
 struct Record {
     /// Index of its file.
     file: usize,
+    /// Host and process that wrote it.
+    process: Option<(String, u64)>,
     communicator: String,
     rank: u32,
     ranks: u32,
@@ -67,73 +72,82 @@ impl Reader for Inspector {
         coverage.note("the Inspector keeps the last 1,024 collectives between dumps (`NCCL_INSPECTOR_DUMP_COLL_RING_SIZE`): earlier ones are not here");
         coverage.note("the Inspector records no computation: gaps between collectives are kept where it has event times");
         let mut draft = Draft { source: inputs[0].name.clone(), ..Draft::default() };
-        // Ranks of communicators are not ranks of the job: the largest communicator's are taken for them.
-        let world = records.iter().map(|record: &Record| record.ranks).max().unwrap_or(0);
-        let world = crate::assemble::believable(world, &draft.source)?;
-        let biggest: Vec<String> = {
-            let mut names: Vec<String> = records
-                .iter()
-                .filter(|record| record.ranks == world)
-                .map(|record| record.communicator.clone())
-                .collect();
-            names.sort();
-            names.dedup();
-            names
-        };
-        if biggest.len() > 1 {
-            let found = format!("{} communicators of {world} ranks: {}", biggest.len(), biggest.join(", "));
-            return Err(ImportError::new(
-                &draft.source,
-                "one communicator of all ranks, whose numbers are those of the job",
-                found,
-            )
-            .hint("these lines are of several jobs: give the files of one"));
+        if records.is_empty() {
+            return Err(ImportError::new(&draft.source, "records of collectives", "none").hint(
+                "the Inspector leaves out messages below `NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES` (8,192 if not set), and writes only while \
+                 the job runs: set it to 0, and copy the files after a dump",
+            ));
         }
-        draft.world = Some(world);
-        let global = biggest.first().cloned().unwrap_or_default();
-        let ranks: Vec<u32> = (0..world).collect();
+        let jobs = communicators::Job::of(&records, &draft.source, coverage)?;
+        draft.world = Some(jobs.world);
         let mut by_rank: BTreeMap<u32, Vec<&Record>> = BTreeMap::new();
         for record in &records {
-            if record.communicator == global {
-                by_rank.entry(record.rank).or_default().push(record);
-            } else {
-                let why =
-                    "its communicator is not the one of all ranks, and whose rank is whose is not recorded";
-                coverage.count(
+            match jobs.rank(record) {
+                Some(rank) => by_rank.entry(rank).or_default().push(record),
+                None => coverage.count(
                     &format!("collective: {}", record.what),
                     Treatment::Dropped,
-                    why,
+                    communicators::WHY,
                     record.bytes,
                     record.length,
-                );
+                ),
             }
         }
         for (rank, mut list) in by_rank {
             list.sort_by_key(|record| (record.span.map_or(record.dumped, |span| span.0), record.number));
-            let program = program(&list, &global, &ranks, &mut draft, coverage);
+            let program = program(&list, &jobs, &mut draft, coverage);
             draft.ranks.insert(rank, program.of_file(&inputs[list[0].file].name));
         }
         Ok(draft)
     }
 }
 
+/// What of a rank is under way: by communicator its last operation, and all whose ends nothing waits for yet.
+#[derive(Default)]
+struct Under {
+    last: BTreeMap<usize, (u32, i64)>,
+    tails: Vec<(i64, u32)>,
+}
+
+impl Under {
+    /// What an operation of a communicator that began at `start` waits for, and when the last of that ended.
+    fn before(&mut self, communicator: usize, start: Option<i64>) -> (Vec<u32>, Option<i64>) {
+        let own = self.last.get(&communicator).copied();
+        let Some(start) = start else { return (own.map(|own| own.0).into_iter().collect(), None) };
+        // Of other communicators only what had ended: collectives of several may be under way beside each other.
+        let mut before: Vec<(i64, u32)> = self.tails.iter().copied().filter(|tail| tail.0 <= start).collect();
+        self.tails.retain(|tail| tail.0 > start);
+        if let Some((node, end)) = own.filter(|own| before.iter().all(|tail| tail.1 != own.0)) {
+            before.push((end, node));
+        }
+        let ended = before.iter().map(|tail| tail.0).filter(|&end| end > i64::MIN).max();
+        (before.into_iter().map(|tail| tail.1).collect(), ended)
+    }
+
+    fn push(&mut self, communicator: usize, node: u32, end: Option<i64>) {
+        self.last.insert(communicator, (node, end.unwrap_or(i64::MIN)));
+        self.tails.extend(end.map(|end| (end, node)));
+    }
+}
+
 /// One rank's records in order.
 fn program(
     list: &[&Record],
-    name: &str,
-    ranks: &[u32],
+    job: &communicators::Job,
     draft: &mut Draft,
     coverage: &mut Coverage,
 ) -> RankDraft {
     let mut rank = RankDraft::new();
-    let (mut last, mut clock): (Option<u32>, Option<i64>) = (None, None);
+    let mut under = Under::default();
     for record in list {
+        let Some((communicator, members)) = job.members(record) else { continue };
         let label = rank.label(&record.what);
         let compute = rank.label("compute");
-        if let (Some(clock), Some((start, _))) = (clock, record.span)
+        let (mut before, ended) = under.before(communicator, record.span.map(|span| span.0));
+        if let (Some(clock), Some((start, _))) = (ended, record.span)
             && start > clock
         {
-            let gap = (start - clock) as u64;
+            let gap = start.saturating_sub(clock).unsigned_abs();
             coverage.count(
                 "gap between collectives",
                 Treatment::Approximated,
@@ -141,11 +155,11 @@ fn program(
                 0,
                 gap,
             );
-            last = Some(rank.calc(gap, StreamId(0), compute, last.as_slice()));
+            before = vec![rank.calc(gap, StreamId(0), compute, &before)];
         }
-        clock = record.span.map(|(_, end)| end).or(clock);
-        let n = ranks.len() as u64;
-        let work = match (kind_of(&record.what), record.what.as_str(), record.peer) {
+        let n = members.len() as u64;
+        let peer = record.peer.and_then(|peer| members.get(peer as usize)).copied();
+        let work = match (kind_of(&record.what), record.what.as_str(), peer) {
             (Some(kind), _, _) => {
                 let bytes = match kind {
                     CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
@@ -160,7 +174,7 @@ fn program(
                     _ => (Treatment::Mapped, ""),
                 };
                 coverage.count(&format!("collective: {}", kind.name()), treatment, why, bytes, record.length);
-                let group = draft.group(name, ranks, Dimension::Other);
+                let group = draft.group(&record.communicator, members, Dimension::Other);
                 rank.calls.push(Call {
                     group,
                     kind,
@@ -175,18 +189,22 @@ fn program(
             }
             (None, "Send", Some(peer)) => {
                 coverage.count("send", Treatment::Mapped, "", record.bytes, record.length);
-                Work::Send(peer, record.bytes, 0)
+                Work::Send(peer, record.bytes, communicator as u64)
             }
             (None, "Recv", Some(peer)) => {
                 coverage.count("receive", Treatment::Mapped, "", record.bytes, record.length);
-                Work::Receive(Some(peer), Some(0))
+                Work::Receive(Some(peer), Some(communicator as u64))
             }
             (None, other, _) => {
                 coverage.count(other, Treatment::Dropped, "not modelled", record.bytes, record.length);
                 continue;
             }
         };
-        last = Some(rank.push(work, StreamId(1), label, Dimension::Other, last.as_slice()));
+        // Around the host's.
+        let place = (1 + communicator).min(200) as u8;
+        let stream = StreamId(place + u8::from(place >= HOST_STREAM.0));
+        let node = rank.push(work, stream, label, Dimension::Other, &before);
+        under.push(communicator, node, record.span.map(|span| span.1));
     }
     rank
 }
@@ -272,8 +290,16 @@ fn read_file(
         let last = kernels.iter().filter_map(|kernel| kernel["kernel_stop_ts"].as_i64()).max();
         let span =
             first.zip(last).map(|(first, last)| (first.saturating_mul(1_000), last.saturating_mul(1_000)));
+        if header.is_null() {
+            return Err(fault(
+                "a `header` (communicator and rank) in this line or one before",
+                "none".to_owned(),
+            )
+            .hint("from output v4.1 on the header comes once a dump: give the file from its begin on"));
+        }
         records.push(Record {
             file,
+            process: metadata["hostname"].as_str().map(str::to_owned).zip(metadata["pid"].as_u64()),
             communicator: header["id"].as_str().map_or_else(|| header["id"].to_string(), str::to_owned),
             rank: whole(&header, "rank")?,
             ranks: whole(&header, "n_ranks")?,
