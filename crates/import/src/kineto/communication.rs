@@ -6,8 +6,8 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 
 use super::calls::{Arguments, element_bytes};
-use super::events::{DeviceOp, Trace};
-use crate::coverage::{Coverage, Treatment};
+use super::trace::{DeviceOp, Payload, Trace};
+use crate::coverage::Treatment;
 use crate::draft::{Call, Draft, dimension_of};
 use crate::execution_trace::Logged;
 
@@ -15,6 +15,14 @@ use crate::execution_trace::Logged;
 pub(crate) struct Found {
     pub call: Message,
     pub dimension: Dimension,
+}
+
+/// How communication is counted: kind, verdict, reason and bytes.
+pub(crate) struct Counted {
+    pub kind: String,
+    pub treatment: Treatment,
+    pub why: &'static str,
+    pub bytes: u64,
 }
 
 impl Found {
@@ -57,60 +65,64 @@ impl<'a> Caller<'a> {
         Self { rank, world, logged, by_thread, used: vec![false; trace.annotations.len()] }
     }
 
-    /// The communication of device operation `index`, launched by a thread at a time; `None` for a computation.
+    /// The communication of device operation `index`, launched by a thread at a time, and how it is counted; `None` twice for a
+    /// computation, and no communication where its recorded time stays.
     pub(crate) fn call(
         &mut self,
         trace: &Trace,
         index: u32,
         launch: Option<(u32, i64)>,
         draft: &mut Draft,
-        coverage: &mut Coverage,
-    ) -> Option<Found> {
+    ) -> (Option<Found>, Option<Counted>) {
         let op = &trace.device[index as usize];
         if !is_communication(trace, op) {
-            return None;
+            return (None, None);
         }
-        let nanoseconds = (op.end - op.start) as u64;
         let name = &trace.names[op.name as usize];
         let library = library_of(name).unwrap_or("collective");
-        let mut stays = |why: &str| {
-            coverage.count(
-                &format!("communication of {library}"),
-                Treatment::Approximated,
-                why,
-                0,
-                nanoseconds,
-            );
-            None
-        };
+        match self.found(trace, op, library, launch, draft) {
+            Ok((mut found, treatment, why)) => {
+                found.came_at(op.start);
+                let counted = counted(&found, treatment, why);
+                (Some(found), Some(counted))
+            }
+            Err(why) => {
+                let kind = format!("communication of {library}");
+                (None, Some(Counted { kind, treatment: Treatment::Approximated, why, bytes: 0 }))
+            }
+        }
+    }
+
+    fn found(
+        &mut self,
+        trace: &Trace,
+        op: &DeviceOp,
+        library: &str,
+        launch: Option<(u32, i64)>,
+        draft: &mut Draft,
+    ) -> Result<(Found, Treatment, &'static str), &'static str> {
+        let nanoseconds = (op.end - op.start) as u64;
         if let Some(arguments) = op.arguments {
-            return match self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft) {
-                Ok((mut found, treatment, why)) => {
-                    found.came_at(op.start);
-                    count(coverage, &found, treatment, why, nanoseconds);
-                    Some(found)
-                }
-                Err(why) => stays(why),
-            };
+            return self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft);
         }
         if library != "nccl" {
-            return stays("known by its name alone, which says no size: its recorded time stays");
+            return Err("known by its name alone, which says no size: its recorded time stays");
         }
-        let Some(annotation) = launch.and_then(|(thread, at)| self.around(trace, thread, at)) else {
-            return stays("no argument and no annotation says its size: its recorded time stays");
-        };
+        let annotation = launch.and_then(|(thread, at)| self.around(trace, thread, at));
+        let annotation =
+            annotation.ok_or("no argument and no annotation says its size: its recorded time stays")?;
         if std::mem::replace(&mut self.used[annotation as usize], true) {
-            return stays("a further kernel of one call: its recorded time stays");
+            return Err("a further kernel of one call: its recorded time stays");
         }
-        let Some((mut found, why)) = self.by_annotation(trace, annotation, nanoseconds, draft) else {
-            return stays(
-                "its annotation has no shape: its recorded time stays; record with `record_shapes=True`",
-            );
-        };
-        found.came_at(op.start);
-        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        count(coverage, &found, treatment, why, nanoseconds);
-        Some(found)
+        if let Some(payload) = trace.annotations[annotation as usize].payload {
+            return self.by_payload(trace, annotation, payload, nanoseconds, draft);
+        }
+        let found = self.by_annotation(trace, annotation, nanoseconds, draft);
+        found.ok_or(if trace.nsight {
+            "its range has no payload that is known: its recorded time stays; export with `--include-blobs=true`"
+        } else {
+            "its annotation has no shape: its recorded time stays; record with `record_shapes=True`"
+        })
     }
 
     /// The innermost annotation of `thread` around `at`.
@@ -138,17 +150,17 @@ impl<'a> Caller<'a> {
         let plain = name.trim_start_matches('_').to_ascii_lowercase();
         let text = said.group_text.as_deref().unwrap_or("");
         let dimension = dimension_of(text);
-        let other =
-            |rank: i64| u32::try_from(rank).map_err(|_| "its other rank is none: its recorded time stays");
-        if let (true, Some(to)) = (plain == "send", said.destination) {
-            return Ok((
-                Found { call: Message::Send(other(to)?, sent.max(received)), dimension },
-                Treatment::Mapped,
-                "",
-            ));
-        }
-        if let (true, Some(from)) = (plain == "recv", said.source) {
-            return Ok((Found { call: Message::Receive(other(from)?), dimension }, Treatment::Mapped, ""));
+        let size_said = said.sent.is_some() || said.received.is_some();
+        const NO_SIZE: &str = "nothing says its size: its recorded time stays";
+        if let "send" | "recv" = &*plain {
+            let sends = plain == "send";
+            let other = self.other(trace, said, if sends { said.destination } else { said.source })?;
+            // Both ends alike, so that no receive waits for a message that became a time.
+            if !size_said {
+                return Err(NO_SIZE);
+            }
+            let call = if sends { Message::Send(other, sent.max(received)) } else { Message::Receive(other) };
+            return Ok((Found { call, dimension }, Treatment::Mapped, ""));
         }
         let (ranks, why) = self
             .members(trace, said)
@@ -158,6 +170,12 @@ impl<'a> Caller<'a> {
         }
         let n = ranks.len() as u64;
         let kind = kind_of(&plain).ok_or("a collective that is not modelled: its recorded time stays")?;
+        if kind != CollectiveKind::Barrier && !size_said {
+            return Err(NO_SIZE);
+        }
+        let root = said.rank.and_then(|root| u32::try_from(root).ok()).filter(|&root| u64::from(root) < n);
+        let (kind, no_root) = rooted(kind, root);
+        let why = if why.is_empty() { no_root } else { why };
         let bytes = match kind {
             CollectiveKind::AllGather => received.max(sent.saturating_mul(n)),
             CollectiveKind::Barrier => 0,
@@ -176,6 +194,19 @@ impl<'a> Caller<'a> {
         let call = Call { group, kind, bytes, splits, sequence, nanoseconds, exact: true, came: None };
         let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         Ok((Found { call: Message::Call(call), dimension }, treatment, why))
+    }
+
+    /// The other rank of a message: as it is said, or by its place in the group, which PyTorch has as `Rank`.
+    fn other(&self, trace: &Trace, said: &Arguments, rank: Option<i64>) -> Result<u32, &'static str> {
+        const NONE: &str = "its other rank is not recorded: its recorded time stays";
+        let rank = match rank {
+            Some(rank) => u32::try_from(rank).ok(),
+            None => {
+                let place = said.rank.and_then(|place| usize::try_from(place).ok()).ok_or(NONE)?;
+                self.members(trace, said).and_then(|(ranks, _)| ranks.get(place).copied())
+            }
+        };
+        rank.filter(|&rank| rank != self.rank && rank < self.world).ok_or(NONE)
     }
 
     /// The members of a kernel's group: as listed, from `distributedInfo`, by start and stride, or all.
@@ -213,11 +244,11 @@ impl<'a> Caller<'a> {
         annotation: u32,
         nanoseconds: u64,
         draft: &mut Draft,
-    ) -> Option<(Found, &'static str)> {
+    ) -> Option<(Found, Treatment, &'static str)> {
         let said = &trace.annotations[annotation as usize];
         let name = &trace.names[said.name as usize];
         let plain = name.split_once(':').map_or(name.as_str(), |(_, call)| call).trim_start_matches('_');
-        let kind = kind_of(plain)?;
+        let (kind, no_root) = rooted(kind_of(plain)?, None);
         let logged = self.logged[annotation as usize];
         let bytes = match (logged, &said.dims) {
             (Some(logged), _) => logged.bytes,
@@ -233,19 +264,87 @@ impl<'a> Caller<'a> {
         let group = draft.group("world", &ranks, Dimension::Other);
         // One library on one device numbers its groups in the kernel's arguments only; without them all ranks are taken.
         let several = trace.groups.iter().filter(|group| group.ranks.len() > 1).count() > 1;
-        let why = if several { "its group is not recorded: taken for the world" } else { "" };
+        let why = if several { "its group is not recorded: taken for the world" } else { no_root };
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact: true, came: None };
-        Some((Found { call: Message::Call(call), dimension: Dimension::Other }, why))
+        Some((Found { call: Message::Call(call), dimension: Dimension::Other }, treatment, why))
+    }
+
+    /// What NCCL itself says of a call in Nsight's recording.
+    fn by_payload(
+        &self,
+        trace: &Trace,
+        annotation: u32,
+        said: Payload,
+        nanoseconds: u64,
+        draft: &mut Draft,
+    ) -> Result<(Found, Treatment, &'static str), &'static str> {
+        let name = &trace.names[trace.annotations[annotation as usize].name as usize];
+        let plain = name.split_once(':').map_or(name.as_str(), |(_, call)| call);
+        let (group, ranks, guess) = match said.communicator {
+            Some(hash) => {
+                let ranks = trace
+                    .communicators
+                    .get(&hash)
+                    .cloned()
+                    .ok_or("its communicator's members are not all recorded: its recorded time stays")?;
+                (format!("{hash:#x}"), ranks, "")
+            }
+            None => {
+                let why = "before NCCL 2.25.1 calls name no communicator: taken for the world";
+                ("world".to_owned(), (0..self.world).collect(), why)
+            }
+        };
+        let treatment = if guess.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
+        let dimension = Dimension::Other;
+        if let "Send" | "Recv" = plain {
+            let peer = said.peer.and_then(|place| ranks.get(place as usize).copied());
+            let peer = peer
+                .filter(|&peer| peer != self.rank)
+                .ok_or("its other rank is not recorded: its recorded time stays")?;
+            let call = if plain == "Send" { Message::Send(peer, said.bytes) } else { Message::Receive(peer) };
+            return Ok((Found { call, dimension }, treatment, guess));
+        }
+        let kind = kind_of(plain).ok_or("a call that is not modelled: its recorded time stays")?;
+        if !ranks.contains(&self.rank) {
+            return Err("the recording's rank is not in its group: its recorded time stays");
+        }
+        let n = ranks.len() as u64;
+        let (kind, no_root) = rooted(kind, said.root.filter(|&root| u64::from(root) < n));
+        // NCCL counts one member's part of a gather, a scattered sum and an exchange.
+        let bytes = match kind {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+                said.bytes.saturating_mul(n)
+            }
+            _ => said.bytes,
+        };
+        let why = if guess.is_empty() { no_root } else { guess };
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
+        let group = draft.group(&group, &ranks, dimension);
+        let call =
+            Call { group, kind, bytes, splits: None, sequence: None, nanoseconds, exact: true, came: None };
+        Ok((Found { call: Message::Call(call), dimension }, treatment, why))
     }
 }
 
-fn count(coverage: &mut Coverage, found: &Found, treatment: Treatment, why: &str, nanoseconds: u64) {
+/// The collective with its root, and what is to be said where the root is not known.
+fn rooted(kind: CollectiveKind, root: Option<u32>) -> (CollectiveKind, &'static str) {
+    let why = if root.is_some() { "" } else { "its root is not recorded: taken for the first member" };
+    let root = root.unwrap_or(0);
+    match kind {
+        CollectiveKind::Broadcast { .. } => (CollectiveKind::Broadcast { root }, why),
+        CollectiveKind::Reduce { .. } => (CollectiveKind::Reduce { root }, why),
+        other => (other, ""),
+    }
+}
+
+fn counted(found: &Found, treatment: Treatment, why: &'static str) -> Counted {
     let (kind, bytes) = match &found.call {
-        Message::Call(call) => (call.kind.name(), call.bytes),
-        Message::Send(_, bytes) => ("send", *bytes),
-        Message::Receive(_) => ("receive", 0),
+        Message::Call(call) => (format!("collective: {}", call.kind.name()), call.bytes),
+        Message::Send(_, bytes) => ("send".to_owned(), *bytes),
+        Message::Receive(_) => ("receive".to_owned(), 0),
     };
-    coverage.count(&format!("collective: {kind}"), treatment, why, bytes, nanoseconds);
+    Counted { kind, treatment, why, bytes }
 }
 
 /// The collective that a name stands for, in PyTorch's, NCCL's and MPI's words.
@@ -260,7 +359,7 @@ pub(crate) fn kind_of(name: &str) -> Option<CollectiveKind> {
         "broadcast" | "broadcastoop" | "bcast" => CollectiveKind::Broadcast { root: 0 },
         "reduce" | "reduceoop" => CollectiveKind::Reduce { root: 0 },
         "alltoall" | "alltoallv" | "alltoallbase" | "alltoallsingle" => CollectiveKind::AllToAll,
-        "barrier" => CollectiveKind::Barrier,
+        "barrier" | "allreducebarrier" => CollectiveKind::Barrier,
         _ => return None,
     })
 }

@@ -6,19 +6,22 @@
 mod build;
 mod calls;
 mod communication;
+mod cpu;
 mod events;
+mod merged;
 mod time;
+mod trace;
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
 pub(crate) use build::short;
-pub(crate) use calls::Dims;
 pub(crate) use calls::element_bytes;
 pub(crate) use communication::kind_of;
-pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind};
+pub(crate) use events::host_kind;
 pub(crate) use time::nanoseconds;
+pub(crate) use trace::{Annotation, DeviceOp, HostCall, HostKind, Payload, SyncRecord, Trace};
 
 use crate::assemble::believable;
 use crate::coverage::{Coverage, Treatment};
@@ -113,6 +116,11 @@ pub(crate) fn assemble(
     for (trace, logged) in traces.into_iter().zip(logged) {
         let rank = trace.rank.unwrap_or(0);
         if trace.device.is_empty() {
+            for call in trace.host.iter().filter(|call| call.counts()) {
+                let length = (call.end - call.start) as u64;
+                let why = "nothing of its device was recorded: its rank is not replayed";
+                coverage.count("call of the host", Treatment::Dropped, why, 0, length);
+            }
             continue;
         }
         for (name, start, end) in &trace.steps {
