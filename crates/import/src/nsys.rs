@@ -194,6 +194,11 @@ struct Export {
     made: BTreeMap<i64, Vec<Made>>,
 }
 
+/// NCCL's name of its own call; PyTorch's `nccl:all_reduce` is a range around it.
+fn nccl_call(text: &str) -> Option<&str> {
+    text.strip_prefix("nccl").filter(|call| call.starts_with(|first: char| first.is_ascii_uppercase()))
+}
+
 /// The process part of a serialised id: its low 24 bits are the thread.
 fn process(id: Option<i64>) -> i64 {
     id.unwrap_or(0) >> 24
@@ -316,9 +321,7 @@ impl Export {
             let text = text
                 .or_else(|| row[3].int().and_then(|id| self.strings.get(&id)).cloned())
                 .unwrap_or_default();
-            let (Some(start), Some(end), Some(call)) =
-                (row[0].int(), row[1].int(), text.strip_prefix("nccl"))
-            else {
+            let (Some(start), Some(end), Some(call)) = (row[0].int(), row[1].int(), nccl_call(&text)) else {
                 let length = row[1].int().unwrap_or(0).saturating_sub(row[0].int().unwrap_or(0));
                 others.operations += 1;
                 others.nanoseconds = others.nanoseconds.saturating_add(if row[1].int().is_some() {

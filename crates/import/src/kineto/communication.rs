@@ -6,7 +6,7 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 
 use super::calls::{Arguments, element_bytes};
-use super::trace::{DeviceOp, Payload, Trace};
+use super::trace::{DeviceOp, Trace};
 use crate::coverage::Treatment;
 use crate::draft::{Call, Draft, dimension_of};
 use crate::execution_trace::Logged;
@@ -52,7 +52,7 @@ pub(crate) struct Caller<'a> {
     /// Of each annotation, what the execution trace says.
     pub logged: Vec<Option<&'a Logged>>,
     /// Annotations by thread, as indices in order of time.
-    by_thread: FxHashMap<u32, Vec<u32>>,
+    pub(super) by_thread: FxHashMap<u32, Vec<u32>>,
     used: Vec<bool>,
 }
 
@@ -88,7 +88,9 @@ impl<'a> Caller<'a> {
             }
             Err(why) => {
                 let kind = format!("communication of {library}");
-                (None, Some(Counted { kind, treatment: Treatment::Approximated, why, bytes: 0 }))
+                let said = op.arguments.map(|said| &trace.arguments[said as usize]);
+                let bytes = said.and_then(payload).map_or(0, |(sent, received)| sent.max(received));
+                (None, Some(Counted { kind, treatment: Treatment::Approximated, why, bytes }))
             }
         }
     }
@@ -114,15 +116,11 @@ impl<'a> Caller<'a> {
         if std::mem::replace(&mut self.used[annotation as usize], true) {
             return Err("a further kernel of one call: its recorded time stays");
         }
-        if let Some(payload) = trace.annotations[annotation as usize].payload {
-            return self.by_payload(trace, annotation, payload, nanoseconds, draft);
+        if trace.nsight {
+            return self.by_payload(trace, annotation, nanoseconds, draft);
         }
         let found = self.by_annotation(trace, annotation, nanoseconds, draft);
-        found.ok_or(if trace.nsight {
-            "its range has no payload that is known: its recorded time stays; export with `--include-blobs=true`"
-        } else {
-            "its annotation has no shape: its recorded time stays; record with `record_shapes=True`"
-        })
+        found.ok_or("its annotation has no shape: its recorded time stays; record with `record_shapes=True`")
     }
 
     /// The innermost annotation of `thread` around `at`.
@@ -140,13 +138,7 @@ impl<'a> Caller<'a> {
         draft: &mut Draft,
     ) -> Result<(Found, Treatment, &'static str), &'static str> {
         let name = said.collective.as_deref().unwrap_or("");
-        let size = said
-            .dtype
-            .as_deref()
-            .and_then(element_bytes)
-            .ok_or("an unknown element type: its recorded time stays")?;
-        let sent = said.sent.unwrap_or(0).saturating_mul(size);
-        let received = said.received.unwrap_or(0).saturating_mul(size);
+        let (sent, received) = payload(said).ok_or("an unknown element type: its recorded time stays")?;
         let plain = name.trim_start_matches('_').to_ascii_lowercase();
         let text = said.group_text.as_deref().unwrap_or("");
         let dimension = dimension_of(text);
@@ -269,66 +261,17 @@ impl<'a> Caller<'a> {
         let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact: true, came: None };
         Some((Found { call: Message::Call(call), dimension: Dimension::Other }, treatment, why))
     }
+}
 
-    /// What NCCL itself says of a call in Nsight's recording.
-    fn by_payload(
-        &self,
-        trace: &Trace,
-        annotation: u32,
-        said: Payload,
-        nanoseconds: u64,
-        draft: &mut Draft,
-    ) -> Result<(Found, Treatment, &'static str), &'static str> {
-        let name = &trace.names[trace.annotations[annotation as usize].name as usize];
-        let plain = name.split_once(':').map_or(name.as_str(), |(_, call)| call);
-        let (group, ranks, guess) = match said.communicator {
-            Some(hash) => {
-                let ranks = trace
-                    .communicators
-                    .get(&hash)
-                    .cloned()
-                    .ok_or("its communicator's members are not all recorded: its recorded time stays")?;
-                (format!("{hash:#x}"), ranks, "")
-            }
-            None => {
-                let why = "before NCCL 2.25.1 calls name no communicator: taken for the world";
-                ("world".to_owned(), (0..self.world).collect(), why)
-            }
-        };
-        let treatment = if guess.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        let dimension = Dimension::Other;
-        if let "Send" | "Recv" = plain {
-            let peer = said.peer.and_then(|place| ranks.get(place as usize).copied());
-            let peer = peer
-                .filter(|&peer| peer != self.rank)
-                .ok_or("its other rank is not recorded: its recorded time stays")?;
-            let call = if plain == "Send" { Message::Send(peer, said.bytes) } else { Message::Receive(peer) };
-            return Ok((Found { call, dimension }, treatment, guess));
-        }
-        let kind = kind_of(plain).ok_or("a call that is not modelled: its recorded time stays")?;
-        if !ranks.contains(&self.rank) {
-            return Err("the recording's rank is not in its group: its recorded time stays");
-        }
-        let n = ranks.len() as u64;
-        let (kind, no_root) = rooted(kind, said.root.filter(|&root| u64::from(root) < n));
-        // NCCL counts one member's part of a gather, a scattered sum and an exchange.
-        let bytes = match kind {
-            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
-                said.bytes.saturating_mul(n)
-            }
-            _ => said.bytes,
-        };
-        let why = if guess.is_empty() { no_root } else { guess };
-        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        let group = draft.group(&group, &ranks, dimension);
-        let call =
-            Call { group, kind, bytes, splits: None, sequence: None, nanoseconds, exact: true, came: None };
-        Ok((Found { call: Message::Call(call), dimension }, treatment, why))
-    }
+/// Bytes that go in and come out, where the type of an element is known.
+fn payload(said: &Arguments) -> Option<(u64, u64)> {
+    let size = said.dtype.as_deref().and_then(element_bytes)?;
+    let bytes = |elements: Option<u64>| elements.unwrap_or(0).saturating_mul(size);
+    Some((bytes(said.sent), bytes(said.received)))
 }
 
 /// The collective with its root, and what is to be said where the root is not known.
-fn rooted(kind: CollectiveKind, root: Option<u32>) -> (CollectiveKind, &'static str) {
+pub(super) fn rooted(kind: CollectiveKind, root: Option<u32>) -> (CollectiveKind, &'static str) {
     let why = if root.is_some() { "" } else { "its root is not recorded: taken for the first member" };
     let root = root.unwrap_or(0);
     match kind {

@@ -9,6 +9,7 @@ mod communication;
 mod cpu;
 mod events;
 mod merged;
+mod nccl;
 mod time;
 mod trace;
 

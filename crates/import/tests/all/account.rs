@@ -35,6 +35,7 @@ fn recordings() -> Vec<(&'static str, Vec<Input>)> {
         ("nsys", "tests/corpus/nsys/new.sqlite"),
         ("nsys", "tests/corpus/nsys/old.sqlite"),
         ("nsys", "tests/corpus/nsys/pairs.sqlite"),
+        ("nsys", "tests/corpus/nsys/groups.sqlite"),
         ("flight-recorder", "tests/corpus/flight-recorder/protocol2"),
         ("mpi", "../../examples/traces/mpi-stencil"),
     ];

@@ -70,6 +70,17 @@ fn hashes_tell_communicators_apart_and_their_making_says_places() {
 }
 
 #[test]
+fn calls_of_a_group_are_launched_at_its_end() {
+    let (workload, coverage) = import("groups.sqlite");
+    let all = collectives(&workload, 0);
+    // The matrix of an exchange in all: 100 B to rank 0 and 200 B to rank 1 from both.
+    assert_eq!(all, [(CollectiveKind::AllReduce, 4_096), (CollectiveKind::AllToAllV, 600)]);
+    assert_eq!(workload.program(RankId(0)).specs[1].matrix.as_deref(), Some(&[100, 200, 100, 200][..]));
+    let why = "launched with other calls by a group: its recorded time stays";
+    assert_eq!(row(&coverage, "communication of nccl", why).0, 2);
+}
+
+#[test]
 fn an_export_without_payloads_is_not_told_to_record_shapes() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys/new.sqlite");
     let mut content = std::fs::read(file).unwrap();

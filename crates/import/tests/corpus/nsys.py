@@ -22,7 +22,7 @@ def payload(numbers, small, call=None):
     return struct.pack("<4I2Q", 1, 0, (1 << 24) + NUMBER[call], 0, len(body), 32 + len(body)) + body
 
 
-def export(path, calls, ranks):
+def export(path, calls, ranks, launch=tuple(KERNEL)):
     if os.path.exists(path):
         os.remove(path)
     database = sqlite3.connect(path)
@@ -53,11 +53,11 @@ def export(path, calls, ranks):
             correlation += 1
             database.execute("insert into NVTX_EVENTS values (?, ?, ?, null, ?, ?, 1)",
                              (at, at + 3_000, f"nccl{call}", process | 5, blob))
-            if call in KERNEL:
+            if call in launch:
                 database.execute("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?, ?, ?)",
                                  (at + 500, at + 2_000, process | 5, correlation, name("cudaLaunchKernelExC_v11060")))
                 database.execute("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, ?, 7, ?, ?, ?)",
-                                 (at + 4_000, at + 54_000, rank, correlation, process, name(KERNEL[call])))
+                                 (at + 4_000, at + 54_000, rank, correlation, process, name(KERNEL.get(call, "ncclDevKernel"))))
             at += 60_000
     database.commit()
     database.close()
@@ -73,6 +73,22 @@ def each(rank, communicator):
     yield message, payload([*communicator, 9_000], [1 - rank, 0])
 
 
+def groups(rank):
+    """Calls that the end of their group launches: one alone, and messages of all to all, 100 bytes to rank 0 and 200 to rank 1."""
+    yield "GroupStart", None
+    yield "AllReduce", payload([77, 4_096], [0, 0])
+    yield "GroupEnd", None
+    yield "GroupStart", None
+    for peer in (0, 1):
+        yield "Send", payload([77, 100 + 100 * peer], [peer, 0])
+        yield "Recv", payload([77, 100 + 100 * rank], [peer, 0])
+    yield "GroupEnd", None
+    yield "GroupStart", None
+    yield "AllReduce", payload([77, 4_096], [0, 0])
+    yield "AllReduce", payload([77, 8_192], [0, 0])
+    yield "GroupEnd", None
+
+
 def pairs(rank):
     """Four ranks in two communicators, whose places go against the ranks; rank 3 also calls one that no other names."""
     pair = 70 + rank // 2
@@ -86,4 +102,5 @@ def pairs(rank):
 folder = sys.argv[1]
 export(f"{folder}/old.sqlite", lambda rank: each(rank, []), 2)
 export(f"{folder}/new.sqlite", lambda rank: each(rank, [77]), 2)
+export(f"{folder}/groups.sqlite", groups, 2, ("GroupEnd",))
 export(f"{folder}/pairs.sqlite", pairs, 4)
