@@ -7,6 +7,7 @@
 //! how to export.
 
 mod payload;
+mod steps;
 
 use std::collections::BTreeMap;
 
@@ -316,11 +317,17 @@ impl Export {
         let columns = ["start", "end", "text", "textId", "globalTid", "binaryData", "domainId"];
         let schemas = Schemas::read(database)?;
         let mut others = crate::coverage::Amount::default();
+        let mut marked: BTreeMap<i64, Vec<(String, i64, i64, u32)>> = BTreeMap::new();
         database.rows("NVTX_EVENTS", &columns, |row| {
             let text = row[2].text().map(str::to_owned);
             let text = text
                 .or_else(|| row[3].int().and_then(|id| self.strings.get(&id)).cloned())
                 .unwrap_or_default();
+            if let (Some(start), Some(end), true) = (row[0].int(), row[1].int(), steps::is_step(&text)) {
+                let thread = (row[4].int().unwrap_or(0) & 0xff_ffff) as u32;
+                marked.entry(process(row[4].int())).or_default().push((text, start, end.max(start), thread));
+                return;
+            }
             let (Some(start), Some(end), Some(call)) = (row[0].int(), row[1].int(), nccl_call(&text)) else {
                 let length = row[1].int().unwrap_or(0).saturating_sub(row[0].int().unwrap_or(0));
                 others.operations += 1;
@@ -352,12 +359,10 @@ impl Export {
                 0,
             );
         })?;
-        coverage.add(
-            "annotation (NVTX)",
-            Treatment::Mapped,
-            "inside the host's time between two launches",
-            others,
-        );
+        coverage.add("annotation (NVTX)", Treatment::Mapped, kineto::INSIDE, others);
+        for (owner, ranges) in marked {
+            steps::mark(&mut self.trace(owner).0, ranges, coverage);
+        }
         Ok(())
     }
 }

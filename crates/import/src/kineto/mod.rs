@@ -20,7 +20,7 @@ use rayon::prelude::*;
 pub(crate) use build::short;
 pub(crate) use calls::element_bytes;
 pub(crate) use communication::kind_of;
-pub(crate) use events::host_kind;
+pub(crate) use events::{INSIDE, host_kind};
 pub(crate) use time::nanoseconds;
 pub(crate) use trace::{Annotation, DeviceOp, HostCall, HostKind, Payload, SyncRecord, Trace};
 

@@ -81,6 +81,20 @@ fn calls_of_a_group_are_launched_at_its_end() {
 }
 
 #[test]
+fn ranges_of_steps_can_be_cut_out() {
+    let (workload, coverage) = import("two_gpus.sqlite");
+    let steps = windtunnel_workload::edit::steps(&workload);
+    assert_eq!(steps, ["step#0", "step#1", "step#2", "step#3", "step#4", "step#5"]);
+    assert_eq!(coverage.of("step", Treatment::Mapped), 12);
+    let (cut, left_out) = windtunnel_workload::edit::slice(&workload, "step#1", "step#2").unwrap();
+    let calls = |workload: &Workload| {
+        let ops = workload.program(RankId(0)).ops.iter();
+        ops.filter(|op| matches!(op.kind, OpKind::Collective { .. })).count()
+    };
+    assert_eq!((calls(&workload), calls(&cut), left_out), (6, 2, 0));
+}
+
+#[test]
 fn an_export_without_payloads_is_not_told_to_record_shapes() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nsys/new.sqlite");
     let mut content = std::fs::read(file).unwrap();
