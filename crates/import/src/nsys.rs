@@ -1,7 +1,7 @@
 //! Nsight Systems exports (`nsys export -t sqlite`): kernels, copies, calls of the runtime and NVTX ranges of NCCL.
 //!
 //! Tables exist lazily and columns come and go with versions, so what is not there is taken as empty. Each process with kernels on a
-//! device is a rank. NCCL annotates its calls with NVTX ranges whose payload ([`payload`]) has the communicator's hash, sizes, roots and
+//! device is a rank. NCCL annotates its calls with NVTX ranges whose payload (`payload`) has the communicator's hash, sizes, roots and
 //! other ranks. Members of a communicator are the ranks that name its hash, in the places that they had when it was made, or where that
 //! is not recorded in order. An export without blobs has no payload: kernels of NCCL then keep their recorded time, and a note says
 //! how to export.
