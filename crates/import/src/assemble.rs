@@ -1,5 +1,7 @@
 //! From recorded ranks to a workload: ranks that are missing, calls of all members side by side, programs.
 
+mod shape;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +13,7 @@ use windtunnel_workload::{CommSlot, OpKind, Peer, ProgramBuilder, Workload};
 use crate::coverage::{Coverage, Treatment};
 use crate::draft::{Call, Draft, RankDraft, Work};
 use crate::error::ImportError;
+use shape::Shape;
 
 windtunnel_kernel::named! {
     /// What to do about ranks that took part and were not recorded.
@@ -130,31 +133,30 @@ impl Draft {
             .collect();
         let single: Vec<bool> = self.groups.iter().map(|group| group.ranks.len() < 2).collect();
         for rank in self.ranks.values_mut() {
-            for node in &mut rank.nodes {
-                match node.work {
-                    Work::Call(call) => {
+            for index in 0..rank.nodes.len() {
+                let (other, treatment, why, length) = match rank.nodes[index].work {
+                    Work::Call(call) if alone[rank.calls[call as usize].group as usize] => {
                         let call = &rank.calls[call as usize];
-                        if alone[call.group as usize] {
-                            let why = if single[call.group as usize] {
-                                "its group has one member: its recorded time stays"
-                            } else {
-                                "members are missing: its recorded time stays"
-                            };
-                            let kind = format!("call of {}", call.kind.name());
-                            coverage.count(&kind, Treatment::Approximated, why, call.bytes, call.nanoseconds);
-                            node.work = Work::Calc(Span::from_ns(call.nanoseconds));
-                        }
+                        let why = if single[call.group as usize] {
+                            "its group has one member: its recorded time stays"
+                        } else {
+                            "members are missing: its recorded time stays"
+                        };
+                        (told_as(call), Treatment::Approximated, why, call.nanoseconds)
                     }
                     Work::Send(to, bytes, _) if recorded.binary_search(&to).is_err() => {
-                        coverage.count("send", Treatment::Dropped, "its receiver was not recorded", bytes, 0);
-                        node.work = Work::Calc(Span::ZERO);
+                        let other = ("send".to_owned(), bytes, 0);
+                        (other, Treatment::Dropped, "its receiver was not recorded", 0)
                     }
                     Work::Receive(Some(from), _) if recorded.binary_search(&from).is_err() => {
-                        coverage.count("receive", Treatment::Dropped, "its sender was not recorded", 0, 0);
-                        node.work = Work::Calc(Span::ZERO);
+                        let other = ("receive".to_owned(), 0, 0);
+                        (other, Treatment::Dropped, "its sender was not recorded", 0)
                     }
-                    _ => {}
-                }
+                    _ => continue,
+                };
+                let (kind, bytes, nanoseconds) = &other;
+                rank.change(index as u32, (kind, *bytes, *nanoseconds), treatment, why, coverage);
+                rank.nodes[index].work = Work::Calc(Span::from_ns(length));
             }
         }
     }
@@ -250,21 +252,18 @@ impl Draft {
             }
         }
         for (rank, draft) in &mut self.ranks {
-            for node in &mut draft.nodes {
-                if let Work::Call(call) = node.work
-                    && specs[rank][call as usize].is_none()
-                {
-                    let call = &draft.calls[call as usize];
-                    let why = "other members' recordings do not have it: its recorded time stays";
-                    coverage.count(
-                        &format!("call of {}", call.kind.name()),
-                        Treatment::Approximated,
-                        why,
-                        call.bytes,
-                        call.nanoseconds,
-                    );
-                    node.work = Work::Calc(Span::from_ns(call.nanoseconds));
+            for index in 0..draft.nodes.len() {
+                let Work::Call(call) = draft.nodes[index].work else { continue };
+                if specs[rank][call as usize].is_some() {
+                    continue;
                 }
+                let call = &draft.calls[call as usize];
+                let why = "other members' recordings do not have it: its recorded time stays";
+                let (kind, bytes, nanoseconds) = told_as(call);
+                let length = call.nanoseconds;
+                let other = (&*kind, bytes, nanoseconds);
+                draft.change(index as u32, other, Treatment::Approximated, why, coverage);
+                draft.nodes[index].work = Work::Calc(Span::from_ns(length));
             }
         }
         Ok(specs)
@@ -411,6 +410,11 @@ impl Draft {
     }
 }
 
+/// How readers count a call that do not keep it.
+fn told_as(call: &Call) -> (String, u64, u64) {
+    (format!("collective: {}", call.kind.name()), call.bytes, call.nanoseconds)
+}
+
 /// A collective by its name, with its root if it has one.
 fn told(kind: CollectiveKind) -> String {
     root_of(kind).map_or_else(|| kind.name().to_owned(), |root| format!("{} of root {root}", kind.name()))
@@ -438,50 +442,6 @@ fn odd_one<T: Copy + PartialEq>(kinds: &[(u32, T)]) -> Option<((u32, T), (u32, T
     }
     let odd = kinds.iter().filter(|(_, kind)| *kind != usual.1).min_by_key(|(_, kind)| many(*kind))?;
     Some((*odd, usual))
-}
-
-/// The members of a group, so that a rank's place is found at once.
-enum Shape {
-    /// From the first on, with a stride.
-    Regular { first: u32, stride: u32, size: u32 },
-    /// Any: places by rank.
-    Other(FxHashMap<u32, u32>),
-}
-
-impl Shape {
-    fn of(ranks: &[u32]) -> Self {
-        let first = ranks.first().copied().unwrap_or(0);
-        let stride = ranks.get(1).map_or(1, |second| second.wrapping_sub(first));
-        let regular = stride > 0
-            && (0u32..).zip(ranks).all(|(at, &rank)| {
-                Some(rank) == at.checked_mul(stride).and_then(|far| first.checked_add(far))
-            });
-        if regular {
-            return Self::Regular { first, stride, size: ranks.len() as u32 };
-        }
-        Self::Other(ranks.iter().copied().zip(0..).collect())
-    }
-
-    /// The place of a member.
-    fn place(&self, rank: u32) -> Option<u32> {
-        match self {
-            Self::Regular { first, stride, size } => {
-                let far = rank.checked_sub(*first)?;
-                (far % stride == 0 && far / stride < *size).then_some(far / stride)
-            }
-            Self::Other(places) => places.get(&rank).copied(),
-        }
-    }
-
-    /// The first member of the group of `rank` that is like this one: groups of regular stride tile the world.
-    fn image(&self, rank: u32, world: u32) -> Option<u32> {
-        let Self::Regular { first, stride, size } = *self else { return None };
-        let block = u64::from(stride) * u64::from(size);
-        let tiles = block <= u64::from(world)
-            && u64::from(world).is_multiple_of(block)
-            && first % (block as u32) < stride;
-        tiles.then(|| rank / block as u32 * block as u32 + rank % stride)
-    }
 }
 
 /// What all members' parts come to.

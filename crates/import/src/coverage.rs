@@ -103,6 +103,40 @@ impl Coverage {
         }
     }
 
+    /// Gives one thing that was counted another verdict: what it was counted as is taken back. `from` is the verdict and the reason
+    /// that it had; without them it is taken from the best row of its kind that has it.
+    pub fn change(
+        &mut self,
+        kind: &str,
+        from: Option<(Treatment, &str)>,
+        treatment: Treatment,
+        reason: &str,
+        bytes: u64,
+        nanoseconds: u64,
+    ) {
+        let has = |amount: &Amount| {
+            amount.operations > 0 && amount.bytes >= bytes && amount.nanoseconds >= nanoseconds
+        };
+        let key = match from {
+            Some((treatment, reason)) => Some((kind.to_owned(), treatment, reason.to_owned())),
+            None => {
+                let own = self.rows.iter().filter(|((of, _, _), amount)| of == kind && has(amount));
+                own.map(|(key, _)| key.clone()).next()
+            }
+        };
+        let taken = key.filter(|key| self.rows.get(key).is_some_and(has));
+        if let Some(key) = taken {
+            let row = self.rows.get_mut(&key).expect("found");
+            row.operations -= 1;
+            row.bytes -= bytes;
+            row.nanoseconds -= nanoseconds;
+            if row.operations == 0 {
+                self.rows.remove(&key);
+            }
+        }
+        self.count(kind, treatment, reason, bytes, nanoseconds);
+    }
+
     /// Says something about the recording as a whole, once.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();

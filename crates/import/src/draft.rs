@@ -10,6 +10,8 @@ use windtunnel_workload::collectives::CollectiveKind;
 
 use std::collections::BTreeMap;
 
+use crate::coverage::{Coverage, Treatment};
+
 /// A collective as one member knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -73,7 +75,22 @@ pub struct RankDraft {
     /// The file that it was read from, for messages.
     pub file: String,
     index: FxHashMap<String, u32>,
+    /// How operations of other ranks' concern were counted, in order of their operations.
+    accounts: Vec<(u32, Account)>,
+    /// Kinds, verdicts and reasons of `accounts`.
+    rows: Vec<(String, Treatment, String)>,
 }
+
+/// How an operation was counted, for when its verdict changes as other ranks are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    row: u32,
+    bytes: u64,
+    nanoseconds: u64,
+}
+
+/// The row of what is counted with another operation.
+const PART: u32 = u32::MAX;
 
 impl RankDraft {
     /// A rank without operations.
@@ -88,6 +105,56 @@ impl RankDraft {
     pub fn of_file(mut self, file: &str) -> Self {
         file.clone_into(&mut self.file);
         self
+    }
+
+    /// Counts operation `node`, and keeps how: [`Draft::finish`] takes it back where the operation becomes another.
+    pub fn account(
+        &mut self,
+        node: u32,
+        row: (&str, Treatment, &str),
+        bytes: u64,
+        nanoseconds: u64,
+        coverage: &mut Coverage,
+    ) {
+        let (kind, treatment, why) = row;
+        coverage.count(kind, treatment, why, bytes, nanoseconds);
+        let known =
+            self.rows.iter().position(|(of, with, reason)| of == kind && *with == treatment && reason == why);
+        let row = known.unwrap_or_else(|| {
+            self.rows.push((kind.to_owned(), treatment, why.to_owned()));
+            self.rows.len() - 1
+        }) as u32;
+        self.accounts.push((node, Account { row, bytes, nanoseconds }));
+    }
+
+    /// Says that operation `node` is a part of one that is counted, so that it is not counted again.
+    pub fn part(&mut self, node: u32) {
+        self.accounts.push((node, Account { row: PART, bytes: 0, nanoseconds: 0 }));
+    }
+
+    /// Gives operation `node` another verdict; one that its reader did not keep is of `kind` with what else is told.
+    pub(crate) fn change(
+        &self,
+        node: u32,
+        other: (&str, u64, u64),
+        treatment: Treatment,
+        why: &str,
+        coverage: &mut Coverage,
+    ) {
+        match self.accounts.binary_search_by_key(&node, |&(node, _)| node) {
+            Ok(at) => {
+                let Account { row, bytes, nanoseconds } = self.accounts[at].1;
+                if row == PART {
+                    return;
+                }
+                let (kind, was, reason) = &self.rows[row as usize];
+                coverage.change(kind, Some((*was, reason)), treatment, why, bytes, nanoseconds);
+            }
+            Err(_) => {
+                let (kind, bytes, nanoseconds) = other;
+                coverage.change(kind, None, treatment, why, bytes, nanoseconds);
+            }
+        }
     }
 
     /// The index of a label.

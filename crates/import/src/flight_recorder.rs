@@ -1,8 +1,11 @@
-//! PyTorch Flight Recorder dumps (2.4 to 2.7), pickle or JSON, one file a rank: what operators have of every rank.
+//! PyTorch Flight Recorder dumps (PyTorch 2.4 to 2.9), pickle or JSON, one file a rank: what operators have of every rank.
 //!
 //! An entry is a collective with its group, shapes, and the instant at which the host asked for it. The times at which it was seen to
 //! start and end are the watchdog's and come late, so the replay has the host's: between two calls of a rank the time between their
 //! creations, and each collective waits for its call and for the one before.
+
+mod order;
+mod rooted;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ use crate::input::Input;
 use crate::kineto::{element_bytes, kind_of};
 use crate::pickle::{self, Value, Values};
 use crate::{Options, Reader};
+use order::Tail;
+use rooted::{Rooted, Roots};
 
 /// Flight Recorder.
 pub struct FlightRecorder;
@@ -61,19 +66,18 @@ impl Reader for FlightRecorder {
             let minor = version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok());
             if minor.is_none_or(|minor| minor > NEWEST) {
                 let expected = format!("a dump of version 2.0 to 2.{NEWEST}");
-                return Err(ImportError::new(&input.name, expected, format!("version `{version}`"))
-                    .hint("a newer PyTorch wrote it: what its entries mean is not known here"));
+                let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+                let hint = match major {
+                    Some(..2) => "an older PyTorch wrote it: record with one of 2.4 to 2.9",
+                    Some(_) => "a newer PyTorch wrote it: what its entries mean is not known here",
+                    None => "PyTorch writes its version as two numbers: this is no dump of it",
+                };
+                return Err(
+                    ImportError::new(&input.name, expected, format!("version `{version}`")).hint(hint)
+                );
             }
             bounded(values.root(), &input.name)?;
-            let digits: String = input
-                .leaf()
-                .chars()
-                .rev()
-                .skip_while(|c| !c.is_ascii_digit())
-                .take_while(char::is_ascii_digit)
-                .collect();
-            let named = digits.chars().rev().collect::<String>().parse::<u32>().ok();
-            let rank = named.unwrap_or(index);
+            let rank = named(input.leaf()).unwrap_or(index);
             let first = values
                 .root()
                 .get("entries")
@@ -90,8 +94,9 @@ impl Reader for FlightRecorder {
         let begin = origin.values().copied().min().unwrap_or(0);
         let world = dumps.iter().map(|(rank, _, _)| rank.saturating_add(1)).max().unwrap_or(0);
         let world = crate::assemble::believable(world, &draft.source)?;
+        let roots = rooted::roots(dumps.iter().map(|(rank, _, values)| (*rank, values.root())));
         for (rank, file, values) in &dumps {
-            let program = program(*rank, world, file, values.root(), begin, &mut draft, coverage)?;
+            let program = program(*rank, world, file, values.root(), begin, &roots, &mut draft, coverage)?;
             draft.ranks.insert(*rank, program.of_file(file));
         }
         draft.world = draft
@@ -102,6 +107,19 @@ impl Reader for FlightRecorder {
             .max(Some(world));
         Ok(draft)
     }
+}
+
+/// The rank that a file's name says: the number behind `rank`, or the last one.
+fn named(leaf: &str) -> Option<u32> {
+    let lower = leaf.to_ascii_lowercase();
+    let behind = lower.rmatch_indices("rank").find_map(|(at, word)| {
+        let rest = &lower[at + word.len()..];
+        let rest = rest.strip_prefix(['_', '-', '.']).unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    });
+    let last = || lower.rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok();
+    behind.or_else(last)
 }
 
 /// Refuses a dump whose entries share their parts so often that walking them takes longer than any dump of its length should: a pickle
@@ -147,19 +165,20 @@ fn groups(root: Value<'_>) -> BTreeMap<String, Vec<u32>> {
     groups
 }
 
-/// Bytes of all tensors of a list of shapes.
-fn bytes_of(entry: Value<'_>, sizes: &str, types: &str) -> u64 {
+/// Bytes of all tensors of a list of shapes, and whether the type of each is known: four bytes an element stand for others.
+fn bytes_of(entry: Value<'_>, sizes: &str, types: &str) -> (u64, bool) {
     let shapes = entry.get(sizes).into_iter().flat_map(Value::items);
     let mut types = entry.get(types).into_iter().flat_map(Value::items);
-    let mut sum = 0u64;
+    let (mut sum, mut known) = (0u64, true);
     for shape in shapes {
-        let size = types.next().and_then(Value::text).and_then(element_bytes).unwrap_or(4);
+        let size = types.next().and_then(Value::text).and_then(element_bytes);
+        known &= size.is_some();
         let elements = shape
             .items()
             .fold(1u64, |product, length| product.saturating_mul(length.int().unwrap_or(0).max(0) as u64));
-        sum = sum.saturating_add(elements.saturating_mul(size));
+        sum = sum.saturating_add(elements.saturating_mul(size.unwrap_or(4)));
     }
-    sum
+    (sum, known)
 }
 
 fn program(
@@ -168,6 +187,7 @@ fn program(
     file: &str,
     root: Value<'_>,
     begin: i64,
+    roots: &Roots,
     draft: &mut Draft,
     coverage: &mut Coverage,
 ) -> Result<RankDraft, ImportError> {
@@ -179,7 +199,8 @@ fn program(
     };
     let mut list: Vec<Value<'_>> = entries.items().collect();
     list.sort_by_cached_key(|entry| entry.get("record_id").and_then(Value::int).unwrap_or(0));
-    let (mut host, mut device): (Option<(u32, i64)>, Option<u32>) = (None, None);
+    let mut host: Option<(u32, i64)> = None;
+    let mut tail = Tail::default();
     let label = rank.label("host");
     for (place, entry) in (1..).zip(list) {
         let created = entry.get("time_created_ns").and_then(Value::int);
@@ -206,30 +227,36 @@ fn program(
             Some(ranks) if !ranks.is_empty() => (ranks.clone(), false),
             _ => ((0..world).collect(), true),
         };
-        let sent = bytes_of(entry, "input_sizes", "input_dtypes");
-        let received = bytes_of(entry, "output_sizes", "output_dtypes");
+        let (sent, sent_known) = bytes_of(entry, "input_sizes", "input_dtypes");
+        let (received, received_known) = bytes_of(entry, "output_sizes", "output_dtypes");
         let nanoseconds = entry
             .get("duration_ms")
             .and_then(Value::float)
             .map_or(0, |length| (length.clamp(0.0, 1e12) * 1e6) as u64);
         let dimension = dimension_of(about);
-        let (treatment, why) = if guessed {
-            (Treatment::Guessed, "its group's members are not in the dump: all ranks")
-        } else {
-            (Treatment::Mapped, "")
+        let why = match () {
+            () if guessed => "its group's members are not in the dump: all ranks",
+            () if !(sent_known && received_known) => "a type of element that is not known: four bytes each",
+            () => "",
         };
-        let work = if let Some(kind) = kind_of(plain) {
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
+        let sequence =
+            |key: &str| entry.get(key).and_then(Value::int).and_then(|number| u64::try_from(number).ok());
+        let label = rank.label(plain);
+        let (work, what, bytes) = if let Some(kind) = kind_of(plain) {
             let bytes = match kind {
                 CollectiveKind::AllGather => received.max(sent.saturating_mul(members.len() as u64)),
                 CollectiveKind::Barrier => 0,
                 _ => sent.max(received),
             };
-            coverage.count(&format!("collective: {}", kind.name()), treatment, why, bytes, nanoseconds);
+            // A barrier's element is no payload, of whatever type.
+            let (treatment, why) = if kind == CollectiveKind::Barrier && !guessed {
+                (Treatment::Mapped, "")
+            } else {
+                (treatment, why)
+            };
             let group = draft.group(group_name, &members, dimension);
-            let sequence = entry
-                .get("collective_seq_id")
-                .and_then(Value::int)
-                .and_then(|number| u64::try_from(number).ok());
+            let sequence = sequence("collective_seq_id");
             rank.calls.push(Call {
                 group,
                 kind,
@@ -240,45 +267,52 @@ fn program(
                 exact: true,
                 came: None,
             });
-            Work::Call(rank.calls.len() as u32 - 1)
+            let work = Work::Call(rank.calls.len() as u32 - 1);
+            (work, (format!("collective: {}", kind.name()), treatment, why), bytes)
         } else if let Some((sends, peer)) = message(plain) {
+            let bytes = sent.max(received);
             let Some(&peer) = members.get(peer).filter(|&&peer| peer != number) else {
-                coverage.count(
-                    "message",
-                    Treatment::Dropped,
-                    "its other rank is not in its group",
-                    sent,
-                    nanoseconds,
-                );
+                let why = "its other rank is not in its group";
+                coverage.count("message", Treatment::Dropped, why, bytes, nanoseconds);
                 continue;
             };
-            coverage.count(
-                if sends { "send" } else { "receive" },
-                treatment,
-                why,
-                sent.max(received),
-                nanoseconds,
-            );
-            let tag = 0;
-            if sends {
-                Work::Send(peer, sent.max(received), tag)
-            } else {
-                Work::Receive(Some(peer), Some(tag))
-            }
+            let work = if sends { Work::Send(peer, bytes, 0) } else { Work::Receive(Some(peer), Some(0)) };
+            let what = if sends { "send" } else { "receive" };
+            // Messages of one batch have one number: all of them are under way at once.
+            let batch = sequence("p2p_seq_id").filter(|&number| number > 0);
+            let mut after = vec![node];
+            after.extend(tail.message(batch, group_name));
+            let index = rank.push(work, StreamId(1), label, dimension, &after);
+            tail.goes_on(index);
+            rank.account(index, (what, treatment, why), bytes, nanoseconds, coverage);
+            continue;
+        } else if let ("gather" | "scatter", Some(&root)) = (plain, roots.get(&rooted::key(entry)))
+            && members.contains(&root)
+            && members.contains(&number)
+        {
+            let said = Rooted { root, into: plain == "gather", number, members: &members, sent };
+            let mut after = vec![node];
+            after.extend_from_slice(tail.last());
+            tail.is(said.messages(&mut rank, label, dimension, &after));
+            let why = if guessed { why } else { "as messages between the root and each member" };
+            let treatment = treatment.max(Treatment::Approximated);
+            let bytes = sent.max(received);
+            coverage.count(&format!("collective: {plain}"), treatment, why, bytes, nanoseconds);
+            continue;
         } else {
-            coverage.count(
-                &format!("call of {plain}"),
-                Treatment::Dropped,
-                "not modelled",
-                sent,
-                nanoseconds,
-            );
+            let (treatment, why) = match plain {
+                "coalesced" => (Treatment::Mapped, "what it holds are entries of their own"),
+                "gather" | "scatter" => (Treatment::Dropped, "its root is in no dump"),
+                _ => (Treatment::Dropped, "not modelled"),
+            };
+            coverage.count(&format!("call of {plain}"), treatment, why, sent.max(received), nanoseconds);
             continue;
         };
         let mut after = vec![node];
-        after.extend(device);
-        let label = rank.label(plain);
-        device = Some(rank.push(work, StreamId(1), label, dimension, &after));
+        after.extend_from_slice(tail.last());
+        let index = rank.push(work, StreamId(1), label, dimension, &after);
+        tail.is(index);
+        rank.account(index, (&what.0, what.1, what.2), bytes, nanoseconds, coverage);
     }
     Ok(rank)
 }

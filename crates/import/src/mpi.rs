@@ -129,10 +129,10 @@ impl<'a> Script<'a> {
             coverage.count(kind, Treatment::Approximated, "to itself or to nobody: no message", to.bytes, 0);
             return;
         };
-        coverage.count(kind, Treatment::Mapped, "", to.bytes, 0);
         let tag = self.tags.get(to.communicator, to.tag.unwrap_or(0));
         let work = Work::Send(peer, to.bytes, tag);
-        self.post(work, "send", request);
+        let index = self.post(work, "send", request);
+        self.rank.account(index, (kind, Treatment::Mapped, ""), to.bytes, 0, coverage);
     }
 
     pub(crate) fn receive(&mut self, from: &Envelope<'_>, request: Option<i64>, coverage: &mut Coverage) {
@@ -148,19 +148,20 @@ impl<'a> Script<'a> {
             return;
         }
         let tag = from.tag.map(|tag| self.tags.get(from.communicator, tag));
-        coverage.count(kind, Treatment::Mapped, "", from.bytes, 0);
-        self.post(Work::Receive(from.peer, tag), "receive", request);
+        let index = self.post(Work::Receive(from.peer, tag), "receive", request);
+        self.rank.account(index, (kind, Treatment::Mapped, ""), from.bytes, 0, coverage);
     }
 
-    fn post(&mut self, work: Work, label: &str, request: Option<i64>) {
+    fn post(&mut self, work: Work, label: &str, request: Option<i64>) -> u32 {
+        let index = self.push(work, label, &[]);
         match request {
-            None => self.blocking(work, label, &[]),
+            None => self.last = Some(index),
             Some(request) => {
-                let index = self.push(work, label, &[]);
                 self.begun.push(index);
                 self.requests.insert(request, index);
             }
         }
+        index
     }
 
     /// Waits for requests; those that are not known have ended.
@@ -221,16 +222,26 @@ impl<'a> Script<'a> {
             return;
         }
         let treatment = if as_another.is_some() { Treatment::Approximated } else { Treatment::Mapped };
-        coverage.count(&what, treatment, as_another.unwrap_or(""), bytes, nanoseconds);
         let group = draft.group(name, ranks, Dimension::Other);
         let exact = as_another.is_none();
         self.rank.calls.push(Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact, came });
         let work = Work::Call(self.rank.calls.len() as u32 - 1);
-        let Some(request) = request else { return self.blocking(work, kind.name(), &[]) };
-        let label = self.rank.label(kind.name());
-        let after: Vec<u32> = self.last.into_iter().collect();
-        let index = self.rank.push(work, PROGRESS, label, Dimension::Other, &after);
-        self.requests.insert(request, index);
+        let index = match request {
+            None => {
+                let index = self.push(work, kind.name(), &[]);
+                self.last = Some(index);
+                index
+            }
+            Some(request) => {
+                let label = self.rank.label(kind.name());
+                let after: Vec<u32> = self.last.into_iter().collect();
+                let index = self.rank.push(work, PROGRESS, label, Dimension::Other, &after);
+                self.requests.insert(request, index);
+                index
+            }
+        };
+        let row = (&*what, treatment, as_another.unwrap_or(""));
+        self.rank.account(index, row, bytes, nanoseconds, coverage);
     }
 
     /// A gather (`into` the root) or a scatter, as messages between the root and each member; bytes of a member.
@@ -258,7 +269,9 @@ impl<'a> Script<'a> {
             let tag = self.tags.get(&communicator, i64::from(root));
             let own = of(ranks.iter().position(|&rank| rank == self.number).unwrap_or(0));
             let work = if into { Work::Send(root, own, tag) } else { Work::Receive(Some(root), Some(tag)) };
-            self.blocking(work, if into { "gather" } else { "scatter" }, &[]);
+            let index = self.push(work, if into { "gather" } else { "scatter" }, &[]);
+            self.rank.part(index);
+            self.last = Some(index);
             return;
         }
         let tag = self.tags.get(&communicator, i64::from(root));
@@ -266,7 +279,9 @@ impl<'a> Script<'a> {
         for (at, &rank) in ranks.iter().enumerate().filter(|&(_, &rank)| rank != root) {
             let work =
                 if into { Work::Receive(Some(rank), Some(tag)) } else { Work::Send(rank, of(at), tag) };
-            parts.push(self.push(work, if into { "gather" } else { "scatter" }, &[]));
+            let index = self.push(work, if into { "gather" } else { "scatter" }, &[]);
+            self.rank.part(index);
+            parts.push(index);
         }
         self.blocking(Work::Calc(Span::ZERO), "wait", &parts);
     }

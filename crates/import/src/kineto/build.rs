@@ -12,9 +12,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use windtunnel_kernel::StreamId;
 use windtunnel_workload::program::HOST_STREAM;
 
-use super::communication::{Caller, Found, is_communication};
-use super::events::{HostCall, HostKind, SyncRecord, Trace};
-use crate::coverage::{Coverage, Treatment};
+use super::communication::{Caller, Counted, Found, is_communication};
+use super::events::INSIDE;
+use super::trace::{HostCall, HostKind, SyncRecord, Trace};
+use crate::coverage::{Amount, Coverage, Treatment};
 use crate::draft::{Draft, RankDraft, Work};
 
 /// Clocks of host and device agree to this.
@@ -70,6 +71,7 @@ pub(crate) fn build(
     let streams = stream_numbers(trace, coverage);
     let launches = Launches::new(trace);
     let points = points(trace, &launches);
+    count_launches(trace, &launches, &points, coverage);
     rank.nodes.reserve_exact(points.len() + trace.arguments.len());
     rank.requires.reserve_exact(points.len() + points.len() / 2);
     let waits = Waits::new(trace);
@@ -168,9 +170,8 @@ pub(crate) fn build(
                 let stream = streams[line];
                 let name = &trace.names[op.name as usize];
                 let label = rank.label(&short(name));
-                let found =
-                    caller.call(trace, index, thread.map(|thread| (thread, launch_time)), draft, coverage);
-                let communicates = found.is_some();
+                let (found, counted) =
+                    caller.call(trace, index, thread.map(|thread| (thread, launch_time)), draft);
                 let node = if let Some(Found { call, dimension }) = found {
                     let early = if gap > 0 {
                         let delay = rank.label("launch");
@@ -192,13 +193,6 @@ pub(crate) fn build(
                 } else {
                     rank.calc((gap + length) as u64, stream, label, &nodes)
                 };
-                let kind = if communicates {
-                    "order of a collective's kernel"
-                } else if op.copy {
-                    "copy or set of memory"
-                } else {
-                    "kernel"
-                };
                 let (treatment, why) = match () {
                     () if overlap => {
                         (Treatment::Approximated, "overlaps the one before on its stream: put behind it")
@@ -215,10 +209,20 @@ pub(crate) fn build(
                     ),
                     () => (Treatment::Mapped, ""),
                 };
-                // The kernel of a collective is counted with it; here only what is said of its place.
-                if !communicates || treatment != Treatment::Mapped {
-                    let time = if communicates { 0 } else { op.end - op.start };
-                    coverage.count(kind, treatment, why, 0, time as u64);
+                let own = counted.unwrap_or_else(|| Counted {
+                    kind: if op.copy { "copy or set of memory" } else { "kernel" }.to_owned(),
+                    treatment: Treatment::Mapped,
+                    why: "",
+                    bytes: op.bytes,
+                });
+                // What it is and where it is put is one verdict: the worse.
+                let (treatment, why) =
+                    if treatment > own.treatment { (treatment, why) } else { (own.treatment, own.why) };
+                let time = (op.end - op.start) as u64;
+                if matches!(rank.nodes[node as usize].work, Work::Calc(_)) {
+                    coverage.count(&own.kind, treatment, why, own.bytes, time);
+                } else {
+                    rank.account(node, (&own.kind, treatment, why), own.bytes, time, coverage);
                 }
                 lines[line].ops.push((launch_time, node, op.end.max(start)));
                 node_of[index as usize] = Some(node);
@@ -302,6 +306,34 @@ fn points(trace: &Trace, launches: &Launches) -> Vec<(i64, Point)> {
     }
     points.sort_by_key(|&(at, point)| (at, point.order()));
     points
+}
+
+/// Counts the calls of the host that wait for nothing; waits are counted with what they wait for.
+fn count_launches(trace: &Trace, launches: &Launches, points: &[(i64, Point)], coverage: &mut Coverage) {
+    let mut launching = vec![false; trace.host.len()];
+    for (_, point) in points {
+        if let Point::Launch(call) = point {
+            launching[*call as usize] = true;
+        }
+    }
+    let mut sums = [Amount::default(); 3];
+    for (index, call) in trace.host.iter().enumerate().filter(|(_, call)| call.kind == HostKind::Launch) {
+        let of = match () {
+            () if launching[index] => 0,
+            () if launches.of(call.correlation).is_empty() => 1,
+            () => 2,
+        };
+        sums[of].operations += 1;
+        sums[of].nanoseconds = sums[of].nanoseconds.saturating_add((call.end - call.start) as u64);
+    }
+    let rows = [
+        ("call that launches", ""),
+        ("call that launches nothing", INSIDE),
+        ("call below another", "has the operation of the call that it was made by"),
+    ];
+    for ((kind, why), sum) in rows.into_iter().zip(sums) {
+        coverage.add(kind, Treatment::Mapped, why, sum);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

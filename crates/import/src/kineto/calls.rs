@@ -1,5 +1,7 @@
 //! What a recording says of a collective: arguments of kernels, shapes of annotations, lists of groups.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -52,6 +54,8 @@ pub(crate) struct Arguments {
     pub destination: Option<i64>,
     pub sequence: Option<i64>,
     pub split_in: Vec<u64>,
+    /// What a copy moves.
+    pub bytes: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -96,6 +100,8 @@ struct Raw<'a> {
     split_in: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "Input Dims")]
     dims: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    bytes: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "Input type")]
     types: Option<&'a RawValue>,
 }
@@ -123,14 +129,22 @@ fn list(raw: Option<&RawValue>) -> Option<Vec<u64>> {
 impl Arguments {
     /// Those of an event; what cannot be read is absent.
     pub(crate) fn parse(raw: Option<&RawValue>) -> Self {
-        let Some(Ok(raw)) = raw.map(|raw| serde_json::from_str::<Raw<'_>>(raw.get())) else {
-            return Self::default();
-        };
+        let Some(raw) = raw else { return Self::default() };
+        if let Ok(raw) = serde_json::from_str::<Raw<'_>>(raw.get()) {
+            return Self::of(&raw);
+        }
+        // A key that is there twice: the last one holds, as everywhere in JSON.
+        let Some(text) = without_repeats(raw.get()) else { return Self::default() };
+        serde_json::from_str::<Raw<'_>>(&text).map(|raw| Self::of(&raw)).unwrap_or_default()
+    }
+
+    fn of(raw: &Raw<'_>) -> Self {
         let mut found = Self {
             stream: integer(raw.stream),
             correlation: integer(raw.correlation),
             wait_on_stream: integer(raw.wait_on_stream),
             wait_on_record: integer(raw.wait_on_cuda_event_record_corr_id),
+            bytes: count(raw.bytes),
             ..Self::default()
         };
         if raw.collective.is_some() {
@@ -155,9 +169,17 @@ impl Arguments {
         found
     }
 
+    /// The other rank of a message that an annotation says.
+    pub(crate) fn parse_peer(raw: Option<&RawValue>) -> Option<i64> {
+        let text = without_repeats(raw?.get())?;
+        let raw: Raw<'_> = serde_json::from_str(&text).ok()?;
+        integer(raw.destination).or_else(|| integer(raw.source)).or_else(|| integer(raw.rank))
+    }
+
     /// The first input's shape and type, where shapes were recorded.
     pub(crate) fn parse_dims(raw: Option<&RawValue>) -> Option<Dims> {
-        let raw: Raw<'_> = serde_json::from_str(raw?.get()).ok()?;
+        let text = without_repeats(raw?.get())?;
+        let raw: Raw<'_> = serde_json::from_str(&text).ok()?;
         let dims: Vec<serde_json::Value> = serde_json::from_str(raw.dims?.get()).ok()?;
         let types: Vec<String> = serde_json::from_str(raw.types?.get()).ok()?;
         let shape = dims.first()?.as_array()?;
@@ -172,6 +194,37 @@ impl Arguments {
     }
 }
 
+/// An object's text with each key once, the last one.
+fn without_repeats(text: &str) -> Option<String> {
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
+    serde_json::to_string(&members).ok()
+}
+
+/// A text with `NaN` and `Infinity`, which are no JSON, in quotes, so that they are no number where one is wanted; `None` where it has none of them.
+pub(crate) fn with_words_for_numbers(text: &[u8]) -> Option<Vec<u8>> {
+    let mut mended = Vec::with_capacity(text.len());
+    let (mut at, mut quoted, mut found) = (0, false, false);
+    while let Some(&byte) = text.get(at) {
+        let word =
+            [&b"-Infinity"[..], b"Infinity", b"NaN"].into_iter().find(|word| text[at..].starts_with(word));
+        if let (false, Some(word)) = (quoted, word) {
+            mended.extend([b"\"", word, b"\""].concat());
+            at += word.len();
+            found = true;
+            continue;
+        }
+        if byte == b'\\' && quoted {
+            mended.push(byte);
+            at += 1;
+        } else if byte == b'"' {
+            quoted = !quoted;
+        }
+        mended.extend(text.get(at));
+        at += 1;
+    }
+    found.then_some(mended)
+}
+
 /// Bytes of an element by the names that ATen, c10 and NCCL have for types.
 pub(crate) fn element_bytes(dtype: &str) -> Option<u64> {
     let name = dtype
@@ -181,12 +234,13 @@ pub(crate) fn element_bytes(dtype: &str) -> Option<u64> {
         .to_ascii_lowercase();
     Some(match name.as_str() {
         "byte" | "char" | "bool" | "uint8" | "int8" | "unsigned char" | "signed char" | "uint8_t"
-        | "int8_t" => 1,
-        name if name.starts_with("float8") => 1,
-        "half" | "bfloat16" | "float16" | "short" | "int16" | "short int" | "fp16" | "bf16" => 2,
-        "float" | "int" | "float32" | "int32" | "uint32" | "fp32" => 4,
-        "double" | "long" | "long int" | "int64" | "float64" | "uint64" | "complexfloat" => 8,
-        "complexdouble" => 16,
+        | "int8_t" | "qint8" | "quint8" => 1,
+        name if name.starts_with("float8") || name.starts_with("float4") => 1,
+        "half" | "bfloat16" | "float16" | "short" | "int16" | "short int" | "uint16" | "fp16" | "bf16" => 2,
+        "float" | "int" | "float32" | "int32" | "uint32" | "fp32" | "qint32" | "complexhalf" => 4,
+        "double" | "long" | "long int" | "int64" | "float64" | "uint64" | "complexfloat"
+        | "complex<float>" => 8,
+        "complexdouble" | "complex<double>" => 16,
         _ => return None,
     })
 }

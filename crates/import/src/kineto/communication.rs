@@ -6,8 +6,8 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::CollectiveKind;
 
 use super::calls::{Arguments, element_bytes};
-use super::events::{DeviceOp, Trace};
-use crate::coverage::{Coverage, Treatment};
+use super::trace::{DeviceOp, Trace};
+use crate::coverage::Treatment;
 use crate::draft::{Call, Draft, dimension_of};
 use crate::execution_trace::Logged;
 
@@ -15,6 +15,14 @@ use crate::execution_trace::Logged;
 pub(crate) struct Found {
     pub call: Message,
     pub dimension: Dimension,
+}
+
+/// How communication is counted: kind, verdict, reason and bytes.
+pub(crate) struct Counted {
+    pub kind: String,
+    pub treatment: Treatment,
+    pub why: &'static str,
+    pub bytes: u64,
 }
 
 impl Found {
@@ -44,7 +52,7 @@ pub(crate) struct Caller<'a> {
     /// Of each annotation, what the execution trace says.
     pub logged: Vec<Option<&'a Logged>>,
     /// Annotations by thread, as indices in order of time.
-    by_thread: FxHashMap<u32, Vec<u32>>,
+    pub(super) by_thread: FxHashMap<u32, Vec<u32>>,
     used: Vec<bool>,
 }
 
@@ -57,60 +65,62 @@ impl<'a> Caller<'a> {
         Self { rank, world, logged, by_thread, used: vec![false; trace.annotations.len()] }
     }
 
-    /// The communication of device operation `index`, launched by a thread at a time; `None` for a computation.
+    /// The communication of device operation `index`, launched by a thread at a time, and how it is counted; `None` twice for a
+    /// computation, and no communication where its recorded time stays.
     pub(crate) fn call(
         &mut self,
         trace: &Trace,
         index: u32,
         launch: Option<(u32, i64)>,
         draft: &mut Draft,
-        coverage: &mut Coverage,
-    ) -> Option<Found> {
+    ) -> (Option<Found>, Option<Counted>) {
         let op = &trace.device[index as usize];
         if !is_communication(trace, op) {
-            return None;
+            return (None, None);
         }
-        let nanoseconds = (op.end - op.start) as u64;
         let name = &trace.names[op.name as usize];
         let library = library_of(name).unwrap_or("collective");
-        let mut stays = |why: &str| {
-            coverage.count(
-                &format!("communication of {library}"),
-                Treatment::Approximated,
-                why,
-                0,
-                nanoseconds,
-            );
-            None
-        };
+        match self.found(trace, op, library, launch, draft) {
+            Ok((mut found, treatment, why)) => {
+                found.came_at(op.start);
+                let counted = counted(&found, treatment, why);
+                (Some(found), Some(counted))
+            }
+            Err(why) => {
+                let kind = format!("communication of {library}");
+                let said = op.arguments.map(|said| &trace.arguments[said as usize]);
+                let bytes = said.and_then(payload).map_or(0, |(sent, received)| sent.max(received));
+                (None, Some(Counted { kind, treatment: Treatment::Approximated, why, bytes }))
+            }
+        }
+    }
+
+    fn found(
+        &mut self,
+        trace: &Trace,
+        op: &DeviceOp,
+        library: &str,
+        launch: Option<(u32, i64)>,
+        draft: &mut Draft,
+    ) -> Result<(Found, Treatment, &'static str), &'static str> {
+        let nanoseconds = (op.end - op.start) as u64;
         if let Some(arguments) = op.arguments {
-            return match self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft) {
-                Ok((mut found, treatment, why)) => {
-                    found.came_at(op.start);
-                    count(coverage, &found, treatment, why, nanoseconds);
-                    Some(found)
-                }
-                Err(why) => stays(why),
-            };
+            return self.by_arguments(trace, &trace.arguments[arguments as usize], nanoseconds, draft);
         }
         if library != "nccl" {
-            return stays("known by its name alone, which says no size: its recorded time stays");
+            return Err("known by its name alone, which says no size: its recorded time stays");
         }
-        let Some(annotation) = launch.and_then(|(thread, at)| self.around(trace, thread, at)) else {
-            return stays("no argument and no annotation says its size: its recorded time stays");
-        };
+        let annotation = launch.and_then(|(thread, at)| self.around(trace, thread, at));
+        let annotation =
+            annotation.ok_or("no argument and no annotation says its size: its recorded time stays")?;
         if std::mem::replace(&mut self.used[annotation as usize], true) {
-            return stays("a further kernel of one call: its recorded time stays");
+            return Err("a further kernel of one call: its recorded time stays");
         }
-        let Some((mut found, why)) = self.by_annotation(trace, annotation, nanoseconds, draft) else {
-            return stays(
-                "its annotation has no shape: its recorded time stays; record with `record_shapes=True`",
-            );
-        };
-        found.came_at(op.start);
-        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
-        count(coverage, &found, treatment, why, nanoseconds);
-        Some(found)
+        if trace.nsight {
+            return self.by_payload(trace, annotation, nanoseconds, draft);
+        }
+        let found = self.by_annotation(trace, annotation, nanoseconds, draft);
+        found.ok_or("its annotation has no shape: its recorded time stays; record with `record_shapes=True`")
     }
 
     /// The innermost annotation of `thread` around `at`.
@@ -128,27 +138,21 @@ impl<'a> Caller<'a> {
         draft: &mut Draft,
     ) -> Result<(Found, Treatment, &'static str), &'static str> {
         let name = said.collective.as_deref().unwrap_or("");
-        let size = said
-            .dtype
-            .as_deref()
-            .and_then(element_bytes)
-            .ok_or("an unknown element type: its recorded time stays")?;
-        let sent = said.sent.unwrap_or(0).saturating_mul(size);
-        let received = said.received.unwrap_or(0).saturating_mul(size);
+        let (sent, received) = payload(said).ok_or("an unknown element type: its recorded time stays")?;
         let plain = name.trim_start_matches('_').to_ascii_lowercase();
         let text = said.group_text.as_deref().unwrap_or("");
         let dimension = dimension_of(text);
-        let other =
-            |rank: i64| u32::try_from(rank).map_err(|_| "its other rank is none: its recorded time stays");
-        if let (true, Some(to)) = (plain == "send", said.destination) {
-            return Ok((
-                Found { call: Message::Send(other(to)?, sent.max(received)), dimension },
-                Treatment::Mapped,
-                "",
-            ));
-        }
-        if let (true, Some(from)) = (plain == "recv", said.source) {
-            return Ok((Found { call: Message::Receive(other(from)?), dimension }, Treatment::Mapped, ""));
+        let size_said = said.sent.is_some() || said.received.is_some();
+        const NO_SIZE: &str = "nothing says its size: its recorded time stays";
+        if let "send" | "recv" = &*plain {
+            let sends = plain == "send";
+            let other = self.other(trace, said, if sends { said.destination } else { said.source })?;
+            // Both ends alike, so that no receive waits for a message that became a time.
+            if !size_said {
+                return Err(NO_SIZE);
+            }
+            let call = if sends { Message::Send(other, sent.max(received)) } else { Message::Receive(other) };
+            return Ok((Found { call, dimension }, Treatment::Mapped, ""));
         }
         let (ranks, why) = self
             .members(trace, said)
@@ -158,6 +162,12 @@ impl<'a> Caller<'a> {
         }
         let n = ranks.len() as u64;
         let kind = kind_of(&plain).ok_or("a collective that is not modelled: its recorded time stays")?;
+        if kind != CollectiveKind::Barrier && !size_said {
+            return Err(NO_SIZE);
+        }
+        let root = said.rank.and_then(|root| u32::try_from(root).ok()).filter(|&root| u64::from(root) < n);
+        let (kind, no_root) = rooted(kind, root);
+        let why = if why.is_empty() { no_root } else { why };
         let bytes = match kind {
             CollectiveKind::AllGather => received.max(sent.saturating_mul(n)),
             CollectiveKind::Barrier => 0,
@@ -176,6 +186,19 @@ impl<'a> Caller<'a> {
         let call = Call { group, kind, bytes, splits, sequence, nanoseconds, exact: true, came: None };
         let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         Ok((Found { call: Message::Call(call), dimension }, treatment, why))
+    }
+
+    /// The other rank of a message: as it is said, or by its place in the group, which PyTorch has as `Rank`.
+    fn other(&self, trace: &Trace, said: &Arguments, rank: Option<i64>) -> Result<u32, &'static str> {
+        const NONE: &str = "its other rank is not recorded: its recorded time stays";
+        let rank = match rank {
+            Some(rank) => u32::try_from(rank).ok(),
+            None => {
+                let place = said.rank.and_then(|place| usize::try_from(place).ok()).ok_or(NONE)?;
+                self.members(trace, said).and_then(|(ranks, _)| ranks.get(place).copied())
+            }
+        };
+        rank.filter(|&rank| rank != self.rank && rank < self.world).ok_or(NONE)
     }
 
     /// The members of a kernel's group: as listed, from `distributedInfo`, by start and stride, or all.
@@ -213,11 +236,11 @@ impl<'a> Caller<'a> {
         annotation: u32,
         nanoseconds: u64,
         draft: &mut Draft,
-    ) -> Option<(Found, &'static str)> {
+    ) -> Option<(Found, Treatment, &'static str)> {
         let said = &trace.annotations[annotation as usize];
         let name = &trace.names[said.name as usize];
         let plain = name.split_once(':').map_or(name.as_str(), |(_, call)| call).trim_start_matches('_');
-        let kind = kind_of(plain)?;
+        let (kind, no_root) = rooted(kind_of(plain)?, None);
         let logged = self.logged[annotation as usize];
         let bytes = match (logged, &said.dims) {
             (Some(logged), _) => logged.bytes,
@@ -233,19 +256,38 @@ impl<'a> Caller<'a> {
         let group = draft.group("world", &ranks, Dimension::Other);
         // One library on one device numbers its groups in the kernel's arguments only; without them all ranks are taken.
         let several = trace.groups.iter().filter(|group| group.ranks.len() > 1).count() > 1;
-        let why = if several { "its group is not recorded: taken for the world" } else { "" };
+        let why = if several { "its group is not recorded: taken for the world" } else { no_root };
+        let treatment = if why.is_empty() { Treatment::Mapped } else { Treatment::Guessed };
         let call = Call { group, kind, bytes, splits, sequence: None, nanoseconds, exact: true, came: None };
-        Some((Found { call: Message::Call(call), dimension: Dimension::Other }, why))
+        Some((Found { call: Message::Call(call), dimension: Dimension::Other }, treatment, why))
     }
 }
 
-fn count(coverage: &mut Coverage, found: &Found, treatment: Treatment, why: &str, nanoseconds: u64) {
+/// Bytes that go in and come out, where the type of an element is known.
+fn payload(said: &Arguments) -> Option<(u64, u64)> {
+    let size = said.dtype.as_deref().and_then(element_bytes)?;
+    let bytes = |elements: Option<u64>| elements.unwrap_or(0).saturating_mul(size);
+    Some((bytes(said.sent), bytes(said.received)))
+}
+
+/// The collective with its root, and what is to be said where the root is not known.
+pub(super) fn rooted(kind: CollectiveKind, root: Option<u32>) -> (CollectiveKind, &'static str) {
+    let why = if root.is_some() { "" } else { "its root is not recorded: taken for the first member" };
+    let root = root.unwrap_or(0);
+    match kind {
+        CollectiveKind::Broadcast { .. } => (CollectiveKind::Broadcast { root }, why),
+        CollectiveKind::Reduce { .. } => (CollectiveKind::Reduce { root }, why),
+        other => (other, ""),
+    }
+}
+
+fn counted(found: &Found, treatment: Treatment, why: &'static str) -> Counted {
     let (kind, bytes) = match &found.call {
-        Message::Call(call) => (call.kind.name(), call.bytes),
-        Message::Send(_, bytes) => ("send", *bytes),
-        Message::Receive(_) => ("receive", 0),
+        Message::Call(call) => (format!("collective: {}", call.kind.name()), call.bytes),
+        Message::Send(_, bytes) => ("send".to_owned(), *bytes),
+        Message::Receive(_) => ("receive".to_owned(), 0),
     };
-    coverage.count(&format!("collective: {kind}"), treatment, why, bytes, nanoseconds);
+    Counted { kind, treatment, why, bytes }
 }
 
 /// The collective that a name stands for, in PyTorch's, NCCL's and MPI's words.
@@ -260,7 +302,7 @@ pub(crate) fn kind_of(name: &str) -> Option<CollectiveKind> {
         "broadcast" | "broadcastoop" | "bcast" => CollectiveKind::Broadcast { root: 0 },
         "reduce" | "reduceoop" => CollectiveKind::Reduce { root: 0 },
         "alltoall" | "alltoallv" | "alltoallbase" | "alltoallsingle" => CollectiveKind::AllToAll,
-        "barrier" => CollectiveKind::Barrier,
+        "barrier" | "allreducebarrier" => CollectiveKind::Barrier,
         _ => return None,
     })
 }

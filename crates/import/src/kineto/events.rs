@@ -10,124 +10,14 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::calls::{Arguments, Dims, PgConfig};
+use super::calls::{Arguments, PgConfig, with_words_for_numbers};
 use super::time::nanoseconds;
+use super::trace::{Annotation, DeviceOp, HostCall, HostKind, SyncRecord, Trace};
+use super::{cpu, merged};
 use crate::coverage::{Amount, Coverage, Treatment};
 use crate::error::{ImportError, Place};
 use crate::input::Input;
 use crate::json::Elements;
-
-/// An operation of the device.
-#[derive(Clone, Debug)]
-pub(crate) struct DeviceOp {
-    /// Its stream, an index into [`Trace::streams`].
-    pub stream: u32,
-    pub start: i64,
-    pub end: i64,
-    /// The call that launched it; negative where it is not said.
-    pub correlation: i64,
-    /// Index into [`Trace::names`].
-    pub name: u32,
-    /// Index into [`Trace::arguments`], of a collective that says what it is.
-    pub arguments: Option<u32>,
-    pub copy: bool,
-}
-
-/// What a call of the host means to the replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostKind {
-    /// Launches what has its correlation.
-    Launch,
-    /// Waits for one stream; which one may be said by a `cuda_sync` event.
-    StreamSync,
-    /// Waits for an event.
-    EventSync,
-    /// Waits for all streams.
-    DeviceSync,
-    /// Makes a stream wait.
-    StreamWait,
-    /// Marks a place of a stream.
-    Record,
-    /// A boundary of a step; index into [`Trace::steps`], and whether it is the end.
-    Step(u32, bool),
-}
-
-/// A call of the host.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostCall {
-    pub kind: HostKind,
-    pub start: i64,
-    pub end: i64,
-    pub thread: u32,
-    pub correlation: i64,
-}
-
-/// A `cuda_sync` event: which stream waited for which.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SyncRecord {
-    pub correlation: i64,
-    pub stream: Option<u32>,
-    pub waited: Option<u32>,
-    pub record: Option<i64>,
-}
-
-/// An annotation of a collective on the host (`nccl:all_reduce`), with the shape of its input.
-#[derive(Clone, Debug)]
-pub(crate) struct Annotation {
-    pub name: u32,
-    pub start: i64,
-    pub end: i64,
-    pub thread: u32,
-    pub dims: Option<Dims>,
-}
-
-/// A file.
-#[derive(Debug, Default)]
-pub(crate) struct Trace {
-    pub file: String,
-    pub rank: Option<u32>,
-    pub world: Option<u32>,
-    pub groups: Vec<PgConfig>,
-    pub device: Vec<DeviceOp>,
-    pub host: Vec<HostCall>,
-    pub syncs: Vec<SyncRecord>,
-    pub annotations: Vec<Annotation>,
-    pub steps: Vec<(String, i64, i64)>,
-    pub names: Vec<String>,
-    pub arguments: Vec<Arguments>,
-    pub streams: Vec<(String, i64)>,
-    pub threads: Vec<String>,
-    pub events: u64,
-    /// First and last instant of anything with a length.
-    pub span: Option<(i64, i64)>,
-}
-
-impl Trace {
-    /// Moves its clock.
-    pub(crate) fn shift(&mut self, by: i64) {
-        let move_by = |time: &mut i64| *time = time.saturating_add(by);
-        for op in &mut self.device {
-            move_by(&mut op.start);
-            move_by(&mut op.end);
-        }
-        for call in &mut self.host {
-            move_by(&mut call.start);
-            move_by(&mut call.end);
-        }
-        for annotation in &mut self.annotations {
-            move_by(&mut annotation.start);
-            move_by(&mut annotation.end);
-        }
-        for (_, start, end) in &mut self.steps {
-            move_by(start);
-            move_by(end);
-        }
-        if let Some((first, last)) = &mut self.span {
-            move_by(first);
-            move_by(last);
-        }
-    }
-}
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -203,11 +93,23 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         threads: Interner(FxHashMap::default()),
         streams: FxHashMap::default(),
         tally: Tally::default(),
-        ranks: Vec::new(),
         processes: Vec::new(),
     };
     while let Some((byte, element)) = elements.element()? {
-        let event: Event<'_> = serde_json::from_slice(element).map_err(|error| {
+        let mended;
+        let event = serde_json::from_slice::<Event<'_>>(element);
+        let event = match event {
+            Ok(event) => Ok(event),
+            // Python writes `NaN` and `Infinity`, which JSON does not know.
+            Err(error) => match with_words_for_numbers(element) {
+                Some(text) => {
+                    mended = text;
+                    serde_json::from_slice(&mended)
+                }
+                None => Err(error),
+            },
+        };
+        let event = event.map_err(|error| {
             ImportError::new(&input.name, "a trace event", error.to_string()).at(Place::Byte(byte))
         })?;
         trace.events += 1;
@@ -233,27 +135,18 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
         (trace.rank, trace.world, trace.groups) = (info.rank, info.world_size, info.pg_config);
     }
     if trace.device.is_empty() {
-        collectives_of_the_cpu(&mut trace);
+        cpu::collectives(&mut trace);
     }
-    // One process has one rank; a merged trace would give its kernels to the wrong one.
-    reader.ranks.sort_unstable();
-    reader.ranks.dedup();
-    if reader.ranks.len() > 1 {
-        return Err(ImportError::new(
-            &input.name,
-            "the trace of one rank",
-            format!("collectives of ranks {:?}", reader.ranks),
-        )
-        .hint("this file was merged from several: give the files that it was made of"));
+    let (treatment, why) = if trace.device.is_empty() {
+        (Treatment::Dropped, "the kernels that it launches were not recorded")
+    } else {
+        (Treatment::Mapped, "says sizes where a kernel does not")
+    };
+    for annotation in &trace.annotations {
+        let length = annotation.end - annotation.start;
+        reader.tally.count("annotation of a collective", treatment, why, length);
     }
-    let mut devices: Vec<&str> = trace.streams.iter().map(|(device, _)| device.as_str()).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    if reader.processes.len() > 1 && devices.len() > 1 {
-        let found = format!("launches of {} processes on {} devices", reader.processes.len(), devices.len());
-        return Err(ImportError::new(&input.name, "the trace of one rank", found)
-            .hint("this file was merged from several: give the files that it was made of"));
-    }
+    merged::refuse(&elements.members, &trace, &reader.processes)?;
     trace.device.shrink_to_fit();
     // Places of events matter to waits that name them alone.
     if trace.syncs.iter().all(|sync| sync.record.is_none()) {
@@ -269,63 +162,31 @@ pub(crate) fn read(input: &Input, coverage: &mut Coverage) -> Result<Trace, Impo
     Ok(trace)
 }
 
-/// Where no device ran, annotated collectives (gloo's) are the operations, a stream for each thread.
-fn collectives_of_the_cpu(trace: &mut Trace) {
-    let size = u64::from(trace.world.unwrap_or(1));
-    let annotations = std::mem::take(&mut trace.annotations);
-    for annotation in annotations {
-        let name = trace.names[annotation.name as usize].clone();
-        // NCCL's are launches of kernels that were not recorded.
-        let Some(dims) = annotation.dims.as_ref().filter(|_| !name.starts_with("nccl:")) else { continue };
-        let bytes = dims.elements.saturating_mul(dims.element_bytes);
-        let call = name.split_once(':').map_or(name.clone(), |(_, call)| call.to_owned());
-        trace.arguments.push(Arguments {
-            collective: Some(call),
-            dtype: Some("byte".to_owned()),
-            sent: Some(bytes),
-            received: Some(bytes),
-            group_name: Some("world".to_owned()),
-            group_size: Some(size),
-            ..Arguments::default()
-        });
-        let stream = ("cpu".to_owned(), i64::from(annotation.thread));
-        let known = trace.streams.iter().position(|known| *known == stream);
-        let stream = known.unwrap_or_else(|| {
-            trace.streams.push(stream);
-            trace.streams.len() - 1
-        });
-        trace.device.push(DeviceOp {
-            stream: stream as u32,
-            start: annotation.start,
-            end: annotation.end,
-            correlation: -1,
-            name: annotation.name,
-            arguments: Some(trace.arguments.len() as u32 - 1),
-            copy: false,
-        });
-    }
-}
-
 struct Reader {
     names: Interner,
     threads: Interner,
     streams: FxHashMap<(String, i64), u32>,
     tally: Tally,
-    /// Ranks that collectives name as their own.
-    ranks: Vec<i64>,
     /// Processes that launch.
     processes: Vec<String>,
 }
 
-const INSIDE: &str = "inside the host's time between two launches";
+pub(crate) const INSIDE: &str = "inside the host's time between two launches";
 const REPEATS: &str = "repeats what correlations say, or is for people";
+const UNKNOWN: &str = "what events of this category are is not known: not used";
+const PARTS: &str = "an event in two parts: not used";
 
 impl Reader {
     fn event(&mut self, event: &Event<'_>, trace: &mut Trace) -> Result<(), (String, String)> {
         let category = event.cat.as_deref().unwrap_or("");
         if event.ph != "X" {
             let kind = if category.is_empty() { "metadata" } else { category };
-            self.tally.count(&format!("{kind} ({})", event.ph), Treatment::Mapped, REPEATS, 0);
+            // Flows, metadata, counters and instants; a begin or an end is half of something that took time.
+            let (treatment, why) = match &*event.ph {
+                "B" | "E" | "b" | "e" | "" => (Treatment::Dropped, PARTS),
+                _ => (Treatment::Mapped, REPEATS),
+            };
+            self.tally.count(&format!("{kind} ({})", event.ph), treatment, why, 0);
             return Ok(());
         }
         let name = event.name.as_deref().unwrap_or("");
@@ -362,10 +223,8 @@ impl Reader {
                     .or_else(|| event.tid.and_then(|tid| tid.get().parse().ok()))
                     .unwrap_or(-1);
                 let device = event.pid.map_or("", RawValue::get).to_owned();
-                if let Some(rank) = arguments.rank {
-                    self.ranks.push(rank);
-                }
                 let correlation = arguments.correlation.unwrap_or(-1);
+                let bytes = arguments.bytes.unwrap_or(0);
                 let called = arguments.collective.is_some().then(|| {
                     trace.arguments.push(arguments);
                     trace.arguments.len() as u32 - 1
@@ -378,6 +237,7 @@ impl Reader {
                     name: self.names.get(name, &mut trace.names),
                     arguments: called,
                     copy: !matches!(category, "kernel" | "Kernel"),
+                    bytes,
                 };
                 trace.device.push(op);
             }
@@ -394,6 +254,15 @@ impl Reader {
                 let arguments = Arguments::parse(event.args);
                 let thread = self.thread(event, trace);
                 let correlation = arguments.correlation.unwrap_or(-1);
+                match kind {
+                    HostKind::StreamWait => {
+                        self.tally.count("call that makes a stream wait", Treatment::Mapped, "", length);
+                    }
+                    HostKind::Record => {
+                        self.tally.count("record of an event", Treatment::Mapped, "", length);
+                    }
+                    _ => {}
+                }
                 trace.host.push(HostCall { kind, start, end, thread, correlation });
             }
             "cuda_sync" => {
@@ -426,19 +295,27 @@ impl Reader {
                     end,
                     thread: self.thread(event, trace),
                     dims,
+                    peer: Arguments::parse_peer(event.args),
+                    payload: None,
                 };
                 trace.annotations.push(annotation);
-                self.tally.count(
-                    "annotation of a collective",
-                    Treatment::Mapped,
-                    "says sizes where a kernel does not",
-                    length,
-                );
             }
             "Trace" | "gpu_user_annotation" | "overhead" => {
                 self.tally.count(category, Treatment::Mapped, REPEATS, 0);
             }
-            _ => self.tally.count(category, Treatment::Mapped, INSIDE, length),
+            "cpu_op"
+            | "user_annotation"
+            | "python_function"
+            | "Operator"
+            | "cpu_instant_event"
+            | "external_correlation"
+            | "cuda_profiler_range"
+            | "glow_runtime"
+            | "mtia_insight" => {
+                self.tally.count(category, Treatment::Mapped, INSIDE, length);
+            }
+            "" => self.tally.count("event of no category", Treatment::Dropped, UNKNOWN, length),
+            _ => self.tally.count(category, Treatment::Dropped, UNKNOWN, length),
         }
         Ok(())
     }

@@ -6,22 +6,26 @@
 mod build;
 mod calls;
 mod communication;
+mod cpu;
 mod events;
+mod merged;
+mod nccl;
 mod time;
+mod trace;
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
 pub(crate) use build::short;
-pub(crate) use calls::Dims;
 pub(crate) use calls::element_bytes;
 pub(crate) use communication::kind_of;
-pub(crate) use events::{Annotation, DeviceOp, HostCall, SyncRecord, Trace, host_kind};
+pub(crate) use events::{INSIDE, host_kind};
 pub(crate) use time::nanoseconds;
+pub(crate) use trace::{Annotation, DeviceOp, HostCall, HostKind, Payload, SyncRecord, Trace};
 
 use crate::assemble::believable;
-use crate::coverage::{Coverage, Treatment};
+use crate::coverage::{Amount, Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::execution_trace::{self, ExecutionTrace, Logged};
@@ -113,6 +117,11 @@ pub(crate) fn assemble(
     for (trace, logged) in traces.into_iter().zip(logged) {
         let rank = trace.rank.unwrap_or(0);
         if trace.device.is_empty() {
+            for call in trace.host.iter().filter(|call| call.counts()) {
+                let length = (call.end - call.start) as u64;
+                let why = "nothing of its device was recorded: its rank is not replayed";
+                coverage.count("call of the host", Treatment::Dropped, why, 0, length);
+            }
             continue;
         }
         for (name, start, end) in &trace.steps {
@@ -191,6 +200,9 @@ fn world(traces: &[Trace]) -> u32 {
     said.max(last.saturating_add(1)).max(groups.map_or(0, |rank| rank.saturating_add(1)))
 }
 
+/// A collective of an execution trace in the account.
+const LOGGED: &str = "collective of an execution trace";
+
 /// Pairs execution traces with traces (in order, or by process), and their collectives with annotations.
 fn pair<'a>(
     traces: &[Trace],
@@ -210,6 +222,13 @@ fn pair<'a>(
                 && log.calls.iter().zip(&trace.annotations).all(|(call, annotation)| {
                     kind_of(call.name.trim_start_matches("nccl:")) == kind(annotation)
                 });
+            let amount = Amount { operations: log.calls.len() as u64, ..Amount::default() };
+            let (treatment, why) = if fits {
+                (Treatment::Mapped, "says sizes of kernels")
+            } else {
+                (Treatment::Dropped, "not of the same step as the trace: not used")
+            };
+            coverage.add(LOGGED, treatment, why, amount);
             if fits {
                 for (place, call) in of.iter_mut().zip(&log.calls) {
                     *place = Some(call);
@@ -227,6 +246,9 @@ fn pair<'a>(
         all.push(of);
     }
     if !logs.is_empty() && logs.len() != traces.len() {
+        let operations = logs.iter().map(|log| log.calls.len() as u64).sum();
+        let why = "which trace it belongs to is not known: not used";
+        coverage.add(LOGGED, Treatment::Dropped, why, Amount { operations, ..Amount::default() });
         coverage.note(format!(
             "{} execution traces beside {} traces: which belongs to which is not known, so they are not used",
             logs.len(),

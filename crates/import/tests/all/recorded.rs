@@ -81,7 +81,12 @@ fn dlrm_on_eight_gpus_has_its_collectives_with_their_sizes() {
         .iter()
         .find(|spec| spec.matrix.as_ref().is_some_and(|matrix| matrix[..3] == [384, 896, 1_152]));
     assert!(values.is_some(), "{kinds:?}");
-    assert_eq!(coverage.of("collective: all-to-all", Treatment::Mapped), 40);
+    // Which stream the kernels wait for is taken by time.
+    let verdicts = [Treatment::Mapped, Treatment::Guessed];
+    assert_eq!(
+        verdicts.map(|verdict| coverage.of("collective: all-to-all", verdict)).iter().sum::<u64>(),
+        40
+    );
     // By the starts of the kernels: rank 7 came last to the first five, 5 to two, 4 to the last one.
     let last = |rank| coverage.arrivals("world", rank).unwrap().last;
     assert_eq!((0..8).map(last).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 2, 0, 5]);

@@ -180,7 +180,7 @@ pub(crate) fn import(
     import_inputs(reader(name)?, inputs, options)
 }
 
-fn sample(name: &str) -> Vec<Input> {
+pub(crate) fn sample(name: &str) -> Vec<Input> {
     samples().into_iter().find(|(known, _)| *known == name).map(|(_, inputs)| inputs).unwrap()
 }
 
@@ -210,7 +210,7 @@ fn every_sample_becomes_a_workload_and_is_detected() {
 }
 
 /// The text of a sample with `old` in one of its files as `new`.
-fn changed(name: &str, file: usize, old: &str, new: &str) -> Vec<Input> {
+pub(crate) fn changed(name: &str, file: usize, old: &str, new: &str) -> Vec<Input> {
     let mut inputs = sample(name);
     let text = String::from_utf8(inputs[file].whole().unwrap()).unwrap();
     assert!(text.contains(old), "{old} in {text}");
@@ -339,45 +339,6 @@ fn a_reduce_scatter_of_the_inspector_counts_all_parts() {
 }
 
 #[test]
-fn a_flight_recorder_dump_is_the_same_from_a_pickle() {
-    // Protocol 2, as PyTorch's pickler writes: {"version": "2.4", "entries": []}, with a memo that is used.
-    let pickle = b"\x80\x02}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.4q\x02X\x07\x00\x00\x00entriesq\x03]q\x04u.";
-    let values = windtunnel_import::pickle::read("t", pickle).unwrap();
-    assert_eq!(values.root().get("version").and_then(windtunnel_import::pickle::Value::text), Some("2.4"));
-    assert_eq!(values.root().get("entries").unwrap().items().count(), 0);
-}
-
-#[test]
-fn a_dump_of_an_unknown_version_is_refused() {
-    for (version, read) in
-        [("2.4", true), ("2.10", true), ("2.11", false), ("3.0", false), ("2", false), ("2.x", false)]
-    {
-        let inputs: Vec<Input> = sample("flight-recorder")
-            .iter()
-            .map(|input| {
-                let text = String::from_utf8(input.whole().unwrap()).unwrap();
-                let text = text.replace(r#""version":"2.4""#, &format!(r#""version":"{version}""#));
-                Input::bytes(input.name.clone(), text.into_bytes())
-            })
-            .collect();
-        let result = import("flight-recorder", &inputs, &Options::default());
-        assert_eq!(result.is_ok(), read, "{version}");
-    }
-}
-
-#[test]
-fn a_pickle_that_wants_to_run_code_is_refused() {
-    // os.system("id"): what `pickle.dumps` makes of an object with `__reduce__`, in protocols 0 and 4.
-    for evil in [
-        &b"cos\nsystem\n(S'id'\ntR."[..],
-        b"\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94\x8c\x06system\x94\x93\x94\x8c\x02id\x94\x85\x94R\x94.",
-    ] {
-        let error = windtunnel_import::pickle::read("dump", evil).unwrap_err();
-        assert!(error.found.contains("names, calls or builds"), "{error}");
-    }
-}
-
-#[test]
 fn missing_ranks_are_named_or_filled_in() {
     let one = &sample("chakra")[..1];
     // A world of one: its collective has nobody to wait for.
@@ -405,43 +366,6 @@ fn strict_refuses_what_drops() {
     assert_eq!(coverage.total(Treatment::Dropped).operations, 1);
     let error = import("liballprof", &inputs, &Options { strict: true, ..Options::default() }).unwrap_err();
     assert!(error.found.contains("MPI_Win_fence"), "{error}");
-}
-
-#[test]
-fn dumps_as_python_pickles_them_are_read_in_every_binary_protocol() {
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/flight-recorder");
-    let read = |protocol: &str| {
-        let inputs = windtunnel_import::input::expand(&[corpus.join(protocol)]).unwrap();
-        assert_eq!(windtunnel_import::detect(&inputs[0]).unwrap().unwrap().entry().name, "flight-recorder");
-        import("flight-recorder", &inputs, &Options { strict: true, ..Options::default() }).unwrap()
-    };
-    let (two, coverage) = read("protocol2");
-    assert_eq!(two.programs, read("protocol4").0.programs);
-    assert_eq!((two.ranks(), coverage.of("send", Treatment::Mapped)), (2, 1));
-    // 1,024 x 16 floats, a gather of 1,024 bfloat16 in all, 2 x 300 floats, 77 floats.
-    let sizes: Vec<u64> = two.program(RankId(0)).specs.iter().map(|spec| spec.bytes.get()).collect();
-    assert_eq!(sizes, [65_536, 2_048, 2_400, 308]);
-}
-
-#[test]
-fn a_pickle_as_text_is_refused_with_what_to_do() {
-    let error = windtunnel_import::pickle::read("t", b"(dp0\nVversion\np1\n.").unwrap_err();
-    assert_eq!(error.found, "instruction 0x70 of protocol 0");
-}
-
-#[test]
-fn a_dump_whose_entries_share_a_large_part_is_refused_at_once() {
-    // One list of 20,000 shapes, and 20,000 entries that are one entry with it: 400 million shapes in 80 KB.
-    let mut pickle =
-        b"\x80\x02}(X\x07\x00\x00\x00versionX\x03\x00\x00\x002.4X\x07\x00\x00\x00entries](}(".to_vec();
-    pickle.extend(b"X\x0f\x00\x00\x00time_created_nsK\x05X\x0b\x00\x00\x00input_sizes](");
-    pickle.extend(b"]".repeat(20_000));
-    pickle.extend(b"euq\x00");
-    pickle.extend(b"h\x00".repeat(20_000));
-    pickle.extend(b"eu.");
-    let error =
-        import("flight-recorder", &[Input::bytes("rank_0", pickle)], &Options::default()).unwrap_err();
-    assert_eq!(error.found, "parts that very many entries share");
 }
 
 #[test]

@@ -251,7 +251,13 @@ def _software(run: Run, *, experts: bool) -> dict[str, Any]:
         if run.chip != "H100" or since(PADDED):
             carried["dispatcher_sms"] = SMS
     if place in WHOLE and container >= "26.06" and run.precision == "fp8":
-        return {"graphs": "all", "fused_experts": True, "fused_expert_mlp": True, "hidden_exchange": HIDDEN_SHARE, **carried}
+        return {
+            "graphs": "all",
+            "fused_experts": True,
+            "fused_expert_mlp": True,
+            "hidden_exchange": HIDDEN_SHARE,
+            **carried,
+        }
     found: dict[str, Any] = {"graphs": "layers" if since(LAYERS) else "none", **carried}
     if since(HIDDEN) and not since(DROPPED):
         found["hidden_exchange"] = HIDDEN_SHARE

@@ -22,7 +22,7 @@ pub struct Host {
     /// GPUs per host.
     #[serde(default = "one")]
     pub gpus: u32,
-    /// NICs per host.
+    /// NICs per host: GPUs share them, or have several each over which their messages spread.
     #[serde(default = "one")]
     pub nics: u32,
     /// NIC data sheet.
