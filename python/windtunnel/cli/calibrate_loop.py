@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
-from windtunnel.cli.app import DONE
+from windtunnel.cli.app import DONE, FAILED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
@@ -68,7 +68,8 @@ def watch(
     """Predict measurements as they come in, and say which constant has moved; proposes sets and adopts none.
 
     Reads logs of nccl-tests (`.log`, `.txt`, `.out`), records of NCCL's Inspector and iterations of jobs (`.jsonl`),
-    tables of flows (`.csv`: `bytes`, `fct_us`, perhaps `class`) and traces of PyTorch's profiler (`.json`, `.json.gz`).
+    tables of flows (`.csv`: `bytes`, `fct_us`, perhaps `class`) and traces of PyTorch's profiler (`.json`), packed
+    (`.gz`) or not, rotated (`flows.csv.1`) or not. With `--once` it ends with 1 where something could not be read.
     """
     import datetime as dt
     import time
@@ -90,15 +91,17 @@ def watch(
         watching = Watch(ledger, Models(known, pairs), lambda line: told(Text(line), soft_wrap=True))
         ledger.put("system", system)
         while True:
-            watching.scan(place)
+            heard = watching.scan(place)
             now = dt.datetime.now(tz=dt.UTC)
             if once or ledger.get("day", f"{now:%Y-%m-%d}") != f"{now:%Y-%m-%d}":
                 out().print(Text(day_line(ledger, now)), soft_wrap=True)
                 write_page(ledger)
             ledger.put("day", f"{now:%Y-%m-%d}")
             if once:
+                for waiting in heard.waiting:
+                    out().print(Text(waiting), soft_wrap=True)
                 out().print(f"wrote {store / 'index.html'}", markup=False, soft_wrap=True)
-                return DONE
+                return FAILED if heard.failed else DONE
             time.sleep(every)
 
 

@@ -1,7 +1,7 @@
 """Everything that a watch knows, in one SQLite file: measurements, sets of constants, validations, alarms, state.
 
 A set is named by its contents. What belongs together is written in one transaction; the file is readable while a watch
-writes. Version 1 of the tables; a file of a newer version is refused.
+writes. Version 2 of the tables (1 had no `tail` and no `steps`, and is brought forward); a newer one is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "calibration.sqlite"
-VERSION = 1
+VERSION = 2
 
 _SCHEMA = """
 create table sets (
@@ -32,8 +32,10 @@ create table sets (
 create table adoptions (at real not null, action text not null, id text not null);
 create table sources (
   path text primary key, reader text not null, offset integer not null, line integer not null, state text not null,
-  head text not null, head_bytes integer not null
+  head text not null, head_bytes integer not null, tail text not null
 );
+create index sources_head on sources (head);
+create index sources_head_bytes on sources (head_bytes);
 create table measurements (
   id integer primary key, source text not null, line integer not null, at real, kind text not null,
   seconds real not null, predicted real not null, set_id text not null, name text unique
@@ -47,7 +49,18 @@ create table validations (
   at real not null, set_id text not null, what text not null, rows integer not null, median real, p95 real
 );
 create table state (key text primary key, value text not null);
+create table steps (key text primary key, value text not null);
 """
+
+_FORWARD = {
+    1: """
+alter table sources add column tail text not null default '';
+create index sources_head on sources (head);
+create index sources_head_bytes on sources (head_bytes);
+create table steps (key text primary key, value text not null);
+"""
+}
+"""What a version lacks of the next."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +103,9 @@ class Ledger:
         self.db.execute("pragma cache_size = -8000")
         with self.transaction():
             (version,) = self.db.execute("pragma user_version").fetchone()
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
+            if version < VERSION:
+                lacking = [_SCHEMA] if version == 0 else [_FORWARD[one] for one in range(version, VERSION)]
+                for statement in ";".join(lacking).split(";"):
                     self.db.execute(statement)
                 self.db.execute(f"pragma user_version = {VERSION}")
 

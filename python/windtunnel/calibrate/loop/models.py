@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windtunnel.calibrate.loop.gpus import another
 from windtunnel.calibrate.nccl import flat, names, whole
 from windtunnel.experiments.runs import Asked as Run
 from windtunnel.experiments.runs import run_all
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 NUDGE = 1e-3
 NCCL = "nccl."
+MOST_KEPT = 20_000
+"""Answers that are kept in memory."""
 LATENCY = 5e-6
 """Prior latency of a class of transfers, which its first measurements teach."""
 
@@ -59,6 +62,16 @@ class Models:
             return {f"pace.{job}": 1.0, f"first.{job}": seconds}
         return {}
 
+    def refused(self, kind: Sequence[Any], gpus: Sequence[str]) -> str | None:
+        """Why a measurement is not of this system; None where nothing speaks against it."""
+        host = self.system.section("topology").get("host") or {}
+        for told in gpus if "gpu" in host else ():
+            if another(str(host["gpu"]), told):
+                return f"measured on `{told}`, and the GPU of {self.system.name} is `{host['gpu']}`"
+        if kind[0] == "collective" and kind[4] > int(host.get("gpus", kind[4])):
+            return f"{kind[4]} ranks on a host, and a host of {self.system.name} has {host['gpus']} GPUs"
+        return None
+
     def _rate(self) -> float:
         topology = self.system.section("topology")
         if "tiers" in topology:
@@ -73,7 +86,7 @@ class Models:
         missing = {key: kind for key, kind in asked.items() if (key, version) not in self._kept}
         if missing:
             (found,) = self.times(list(missing.values()), [values])
-            if len(self._kept) > 20_000:
+            if len(self._kept) > MOST_KEPT:
                 self._kept.clear()
             self._kept.update({(key, version): value for key, value in zip(missing, found, strict=True)})
         lost = [key for key in asked if (key, version) not in self._kept]
@@ -85,6 +98,8 @@ class Models:
         """The derivative d ln(seconds) / d ln(constant) of a kind, of the constants that it depends on."""
         key = (json.dumps(kind), version)
         if key not in self._effects:
+            if len(self._effects) > MOST_KEPT:
+                self._effects.clear()
             of = [name for name in values if self._concerns(kind, name)]
             sets = [dict(values), *({**values, name: values[name] * (1 + NUDGE)} for name in of)]
             times = np.array([row[0] for row in self.times([kind], sets)])
