@@ -8,7 +8,7 @@ import os
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from windtunnel.calibrate.loop.readers import WHOLE
 
@@ -129,5 +129,10 @@ def packed(path: PurePath) -> bool:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A file, unpacked."""
-    with gzip.open(path) if packed(path) else path.open("rb") as file:
-        yield file
+    if packed(path):
+        with gzip.open(path) as unpacked:
+            # It reads as any other file does, and the types of the library do not say so.
+            yield cast("IO[bytes]", unpacked)
+    else:
+        with path.open("rb") as file:
+            yield file

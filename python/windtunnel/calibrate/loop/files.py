@@ -35,19 +35,43 @@ def system_file(ledger: Ledger, system: System, one: Set) -> Path:
     own = {name[len(NCCL) :]: value for name, value in one.constants.items() if name.startswith(NCCL)}
     others = {name: value for name, value in one.constants.items() if not name.startswith(NCCL)}
     source = f"set {one.id}, adopted on {when} (`windtunnel calibrate adopt`): {one.why}{told}"
+    moved = _moved(ledger, one)
+    # What no measurement has moved is where it began, and says so.
+    begun = f"set {one.id}: as it began, from the system's files, the sheets or a first measurement"
     if own:
-        adopted = {"value": whole(own, {}), "evidence": "calibrated", "source": source}
+        known = ("calibrated", source) if any(name.startswith(NCCL) for name in moved) else ("inferred", begun)
+        adopted = {"value": whole(own, {}), "evidence": known[0], "source": known[1]}
         record["collectives"] = {**(record.get("collectives") or {}), "constants": adopted}
     if others:
         record["constants"] = {
             **(system.record.get("constants") or {}),
-            **{name: {"value": value, "evidence": "calibrated", "source": source} for name, value in others.items()},
+            **{
+                name: {
+                    "value": value,
+                    "evidence": "calibrated" if name in moved else "inferred",
+                    "source": source if name in moved else begun,
+                }
+                for name, value in others.items()
+            },
         }
     path = ledger.folder / "systems" / f"{system.name}.yaml"
     path.parent.mkdir(exist_ok=True)
     # JSON is YAML.
     write_beside(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
+
+
+def _moved(ledger: Ledger, one: Set) -> set[str]:
+    """Constants of a set that have another value than they began with, in the sets that it is from."""
+    began: dict[str, float] = dict(one.constants)
+    parent = one.parent
+    seen = {one.id}
+    while parent is not None and parent not in seen:
+        seen.add(parent)
+        before = ledger.set(parent)
+        began |= {name: value for name, value in before.constants.items() if name in began}
+        parent = before.parent
+    return {name for name, value in one.constants.items() if began[name] != value}
 
 
 def write_page(ledger: Ledger) -> Path:

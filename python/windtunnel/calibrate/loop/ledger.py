@@ -12,14 +12,14 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import windtunnel
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping
 
 NAME = "calibration.sqlite"
 VERSION = 2
@@ -61,6 +61,10 @@ create table steps (key text primary key, value text not null);
 """
 }
 """What a version lacks of the next."""
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,41 @@ class Ledger:
         found = self.set(name)
         self.put("current", found.id)
         self.db.execute("insert into adoptions values (?, ?, ?)", (time.time(), action, found.id))
+        return found
+
+    def before(self) -> str | None:
+        """The set that was current before the last one was adopted; None where none was after the first."""
+        stack: list[str] = []
+        for action, id_ in self.db.execute("select action, id from adoptions order by rowid"):
+            if action == "reverted":
+                while len(stack) > 1 and stack[-1] != id_:
+                    stack.pop()
+            elif action == "grown":
+                stack[-1:] = [id_]
+            else:
+                stack.append(id_)
+        return next((id_ for id_ in reversed(stack[:-1]) if id_ != stack[-1]), None)
+
+    def keep_scenarios(self, paths: Mapping[str, str]) -> None:
+        """Keeps which scenarios predict the iterations of jobs: where they are, and what is in them."""
+        known = self.get("scenarios", {})
+        for job, path in paths.items():
+            known[job] = {"path": path, "sha256": _digest(Path(path))}
+        self.put("scenarios", known)
+
+    def scenarios(self, apart_from: Collection[str] = ()) -> dict[str, str]:
+        """Paths of jobs' scenarios. Raises `InputError` for one that is gone or is another by now."""
+        found = {}
+        for job, kept in self.get("scenarios", {}).items():
+            if job in apart_from:
+                continue
+            path = Path(kept["path"])
+            hint = f"hint: `windtunnel calibrate watch … --scenario {job}=FILE` takes another"
+            if not path.is_file():
+                raise InputError(f"{path}: no such file, and it predicts the iterations of job `{job}`\n\n{hint}")
+            if _digest(path) != kept["sha256"]:
+                raise InputError(f"{path}: has changed since it predicted the iterations of job `{job}`\n\n{hint}")
+            found[job] = str(path)
         return found
 
     def one(self, query: str, *values: object) -> Any:  # noqa: ANN401

@@ -14,6 +14,7 @@ import numpy as np
 
 from windtunnel.calibrate.loop.gpus import another
 from windtunnel.calibrate.nccl import flat, names, whole
+from windtunnel.engine import InputError
 from windtunnel.experiments.runs import Asked as Run
 from windtunnel.experiments.runs import run_all
 from windtunnel.validate.collectives import Asked, Ranks, constants, hardware, limits, question
@@ -41,6 +42,7 @@ class Models:
         self._kept: dict[tuple[str, str], float] = {}
         self._effects: dict[tuple[str, str], dict[str, float]] = {}
         self._simulated: dict[str, float] = {}
+        self._asked: tuple[str, Asked] | None = None
 
     def first(self) -> dict[str, float]:
         """The set that the system's files give."""
@@ -100,7 +102,7 @@ class Models:
         if key not in self._effects:
             if len(self._effects) > MOST_KEPT:
                 self._effects.clear()
-            of = [name for name in values if self._concerns(kind, name)]
+            of = [name for name in values if self.concerns(kind, name)]
             sets = [dict(values), *({**values, name: values[name] * (1 + NUDGE)} for name in of)]
             times = np.array([row[0] for row in self.times([kind], sets)])
             changed = np.log(times[1:] / times[0]) / np.log1p(NUDGE)
@@ -108,7 +110,8 @@ class Models:
         return self._effects[key]
 
     @staticmethod
-    def _concerns(kind: Sequence[Any], name: str) -> bool:
+    def concerns(kind: Sequence[Any], name: str) -> bool:
+        """Whether a kind can depend on a constant."""
         if kind[0] == "collective":
             return name.startswith(NCCL)
         if kind[0] == "transfer":
@@ -120,15 +123,12 @@ class Models:
         found = np.zeros((len(sets), len(kinds)))
         collectives = [i for i, kind in enumerate(kinds) if kind[0] == "collective"]
         if collectives:
-            asked = []
-            for i in collectives:
-                _, operation, size, hosts, ranks = kinds[i]
-                asked.append(question(self.system, operation, size, Ranks(hosts, ranks))["collective"])
+            asked = self._questions([kinds[i] for i in collectives])
             stated = limits(self.system)
             variants = [
                 whole({n[len(NCCL) :]: v for n, v in values.items() if n.startswith(NCCL)}, stated) for values in sets
             ]
-            found[:, collectives] = np.array(Asked(asked).times(variants))
+            found[:, collectives] = np.array(asked.times(variants))
         for i, kind in enumerate(kinds):
             for at, values in enumerate(sets):
                 if kind[0] == "transfer":
@@ -138,7 +138,22 @@ class Models:
                     found[at, i] = base / values[f"pace.{kind[1]}"]
         return found.tolist()
 
+    def _questions(self, kinds: Sequence[Sequence[Any]]) -> Asked:
+        """Questions made ready; the last ones are kept, as a fit asks the same again and again."""
+        key = json.dumps(kinds)
+        if self._asked is None or self._asked[0] != key:
+            asked = [
+                question(self.system, op, size, Ranks(hosts, per))["collective"] for _, op, size, hosts, per in kinds
+            ]
+            self._asked = (key, Asked(asked))
+        return self._asked[1]
+
     def _simulate(self, job: str) -> float:
+        if job not in self._scenarios:
+            raise InputError(
+                f"no scenario of job `{job}`, and its set has no first iteration of it\n\n"
+                f"hint: `windtunnel calibrate watch … --scenario {job}=FILE`"
+            )
         if job not in self._simulated:
             (result,) = run_all([Run(self._scenarios[job])])
             self._simulated[job] = float(result.summary["jobs"][0]["iteration_time_s"]["mean"])

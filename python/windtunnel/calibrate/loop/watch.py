@@ -489,6 +489,9 @@ def taken(ledger: Ledger, models: Models, name: str, action: str) -> Set:
     """Adopts a set: predictions and the detector go by it from now on. Its validation is kept."""
     with ledger.transaction():
         before = ledger.current()
+        if before is not None and before.id == ledger.set(name).id:
+            # It was taken already: there is nothing to go back to but what was before it.
+            return before
         found = ledger.adopt(name, action)
         detector = Detector.of(ledger.get("detector", {}))
         for key, learnt in detector.kinds.items():
