@@ -28,7 +28,11 @@ TRAIN = """
 windtunnel: 1
 name: train
 fidelity: flow
-topology: {shape: ring, hosts: 2, rate: 100 Gbps, host: {gpus: 1}}
+topology:
+  shape: clos
+  hosts: 2
+  tiers: [{ports_down: 4, rate: 100 Gbps, length: 5 m}]
+  host: {gpus: 1, nics: 1}
 jobs: [{name: train, workload: {collective: {kind: all_reduce, bytes: 64 MiB}}}]
 """
 
@@ -145,7 +149,7 @@ def test_scenarios_of_jobs_are_kept_and_a_changed_one_is_refused(tmp_path: Path,
     assert "nothing to go back to" in command("calibrate", "revert", check=2).stderr
     # Later watches know the scenario; a changed or lost one is told.
     command("calibrate", "watch", "in", "--system", "own.yaml", "--once")
-    (tmp_path / "train.yaml").write_text(TRAIN.replace("64", "32"))
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("64 MiB", "32 MiB"))
     assert "has changed since it predicted" in command("calibrate", "all", check=2).stderr
     (tmp_path / "train.yaml").unlink()
     assert "no such file, and it predicts" in command("calibrate", "diff", adopted, adopted, check=2).stderr

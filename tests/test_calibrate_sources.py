@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT
 from windtunnel.calibrate.loop import watch as watching
 from windtunnel.calibrate.loop.content import Content
+from windtunnel.calibrate.loop.files import write_page
 from windtunnel.calibrate.loop.gpus import another
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
@@ -363,6 +364,19 @@ def test_times_that_jump_backwards_are_counted_and_told(loop: Loop) -> None:
     assert loop.scan().measurements == 4
     assert loop.said == ["j.jsonl: 1 of its times are before that of the line before; the measurements count"]
     assert loop.aside() == [("j.jsonl", 3, "its time is before that of the line before: a clock jumped")]
+
+
+def test_the_page_has_the_times_of_measurements_where_all_say_theirs(loop: Loop) -> None:
+    lines = [json.dumps({"job": "a", "iteration_s": 2 + at / 99, "time": 1.7e9 + 86_400 * at}) for at in range(9)]
+    (loop.place / "j.jsonl").write_text("\n".join(lines) + "\n")
+    loop.scan()
+    with Ledger(loop.store) as ledger:
+        page = write_page(ledger).read_text()
+    assert "2023-11-1" in page
+    (loop.place / "k.jsonl").write_text('{"job": "a", "iteration_s": 2.5}\n')
+    loop.scan()
+    with Ledger(loop.store) as ledger:
+        assert "2023-11-1" not in write_page(ledger).read_text()
 
 
 class _Ranges(SimpleHTTPRequestHandler):
