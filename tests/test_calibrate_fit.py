@@ -10,12 +10,14 @@ import pytest
 
 from conftest import ROOT
 from windtunnel.calibrate.loop import fit as fitting
+from windtunnel.calibrate.loop.align import align
 from windtunnel.calibrate.loop.drift import Detector
 from windtunnel.calibrate.loop.effects import MOST_KINDS, OWN
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
 from windtunnel.calibrate.loop.watch import Watch
 from windtunnel.calibrate.methods import Problem, Search, evolve, hill_climb
+from windtunnel.engine import InputError
 from windtunnel.validate.systems import read_systems
 
 if TYPE_CHECKING:
@@ -76,6 +78,31 @@ def test_what_is_known_only_in_combination_keeps_its_value(store: Ledger) -> Non
     assert any(abs(found.values[name] / before.constants[name] - 1) > 0.01 for name in together)
     assert found.after < found.before
     assert store.one("select count(*) from steps") == 0
+
+
+def test_the_regression_of_section_7_1_goes_from_small_scales_to_the_largest(
+    store: Ledger, tmp_path: Path, command: Command
+) -> None:
+    models = Models(read_systems(None)["polaris"])
+    kinds = [["collective", "all_reduce", 1 << size, hosts, 4] for hosts in (2, 4, 8, 16) for size in range(12, 30, 4)]
+    measured(store, models, kinds, {})
+    with Ledger(tmp_path / "other") as other:
+        measured(other, models, kinds[:4], {})
+        with pytest.raises(InputError, match="two scales"):
+            align(other, models)
+    with store.transaction():
+        # A tenth more of what is predicted, and a microsecond a GPU.
+        for number, kind in store.db.execute("select id, kind from measurements").fetchall():
+            _, _, _, hosts, ranks = json.loads(kind)
+            store.db.execute(
+                "update measurements set seconds = predicted * 1.1 + 1e-6 * ? where id = ?", (hosts * ranks, number)
+            )
+    found = align(store, models)
+    assert (found.scales, found.largest, found.kinds) == ((8, 16, 32), 64, 5)
+    assert found.before > 0.08
+    assert found.after < 0.01
+    said = " ".join(command("calibrate", "all", "--align").stdout.split())
+    assert "regression on 8, 16, 32 GPUs: 5 kinds on 64 GPUs are off by 0." in said
 
 
 @pytest.mark.parametrize("method", ["least-squares", "hill", "cma"])

@@ -143,6 +143,13 @@ def everything(
     evaluations: Annotated[
         int, Option(metavar="COUNT", min=1, help="Sets that `hill` or `cma` may try, in all fits together.")
     ] = 40_000,
+    align: Annotated[
+        bool,
+        Option(
+            "--align",
+            help="Also the regression of Arcadia's section 7.1: fitted on small scales, judged on the largest.",
+        ),
+    ] = False,
 ) -> int:
     """Fit every constant that the measurements of a store determine, and propose the set; says what they cannot tell.
 
@@ -150,12 +157,15 @@ def everything(
     goes on. Each group (a scale, a class, a job) is left out in turn and predicted by what was fitted without it. What
     is known only in combination keeps its value.
     """
+    from windtunnel.calibrate.loop.align import align as regression
     from windtunnel.calibrate.loop.fit import calibrate as fit
     from windtunnel.calibrate.loop.ledger import Ledger
 
     with Ledger(store, create=False) as ledger:
         current = ledger.current()
-        found = fit(ledger, _models(ledger), method, penalty, evaluations)
+        models = _models(ledger)
+        aligned = regression(ledger, models) if align else None
+        found = fit(ledger, models, method, penalty, evaluations)
         start = current.constants if current is not None else {}
     for name, interval in sorted(found.intervals.items()):
         value = found.values[name]
@@ -179,6 +189,15 @@ def everything(
     out().print(f"median error of all kinds {found.before:.1%}, with what is determined {found.after:.1%}{rest}")
     for group, (before, after) in found.left_out.items():
         out().print(Text(f"  {group} left out: {before:.1%}, by a fit without it {after:.1%}"))
+    if aligned is not None:
+        terms = ", ".join(f"{value:.3g} {name}" for name, value in aligned.coefficients.items())
+        out().print(
+            Text(
+                f"regression on {', '.join(map(str, aligned.scales))} GPUs: {aligned.kinds} kinds on {aligned.largest} "
+                f"GPUs are off by {aligned.after:.1%} (without it {aligned.before:.1%}); {terms}"
+            ),
+            soft_wrap=True,
+        )
     out().print(f"set {found.proposed.id} is proposed; `windtunnel calibrate adopt {found.proposed.id}` takes it")
     return DONE
 
