@@ -74,11 +74,13 @@ class Effects:
                 known.remove(oldest) if isinstance(known, list) else known.pop(oldest)
         return oldest
 
-    def of(self, key: str, current: Set) -> dict[str, float]:
-        """What a step in each group of constants does to a kind: what it does in the group's strongest constant."""
+    def of(self, kind: list[Any], key: str, current: Set) -> dict[str, float]:
+        """What a step in each group of constants does to a kind, for which `key` stands.
+
+        It is what a step in the group's strongest constant does.
+        """
         if self._set != current.id:
             self._set, self._judged = current.id, {}
-        kind = json.loads(key)
         name = class_of(kind)
         kinds = self._classes.setdefault(name, {})
         kinds[key] = None

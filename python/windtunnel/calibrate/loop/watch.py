@@ -17,7 +17,7 @@ from windtunnel.calibrate.loop.effects import MOST_KINDS, Effects
 from windtunnel.calibrate.loop.fetch import ERRORS, is_url, part, whole
 from windtunnel.calibrate.loop.readers import WHOLE, Aside, Measured, read_line, reader_of
 from windtunnel.calibrate.loop.sources import Sources
-from windtunnel.engine import InputError
+from windtunnel.engine import InputError, RunError
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -344,7 +344,7 @@ class Watch:
             "".join(map(str, found.kind)).encode()
             self._dated(source, line, found, state, heard)
             self._take(source, line, found, detector, heard, said)
-        except (ValueError, TypeError, ArithmeticError, LookupError, InputError) as error:
+        except (ValueError, TypeError, ArithmeticError, LookupError, InputError, RunError) as error:
             self.ledger.db.execute("rollback to line")
             heard.measurements, heard.alarms = before
             reason = str(error).partition("\n")[0]
@@ -378,7 +378,7 @@ class Watch:
             return
         try:
             (predicted,) = self.models.seconds([kind], current.constants, current.id)
-        except InputError as error:
+        except (InputError, RunError) as error:
             self._aside(source, line, str(error).partition("\n")[0], heard)
             return
         if not (np.isfinite(predicted) and predicted > 0):
@@ -396,7 +396,7 @@ class Watch:
         heard.measurements += 1
         assert self._effects is not None  # noqa: S101 - a chunk begins by making it
         key = self._effects.standing(kind)
-        alarm = detector.hear(key, float(np.log(found.seconds / predicted)), self._effects.of(key, current))
+        alarm = detector.hear(key, float(np.log(found.seconds / predicted)), self._effects.of(kind, key, current))
         if self._effects.dropped(key, detector) is not None:
             self._forgotten(said)
         if alarm is None:
