@@ -79,9 +79,10 @@ def watch(
     import time
 
     from windtunnel.calibrate.loop.files import write_page
+    from windtunnel.calibrate.loop.judged import day_line
     from windtunnel.calibrate.loop.ledger import Ledger
     from windtunnel.calibrate.loop.models import Models
-    from windtunnel.calibrate.loop.watch import Watch, day_line
+    from windtunnel.calibrate.loop.watch import Watch
 
     pairs = dict(pair.partition("=")[::2] for pair in scenarios or [])
     missing = [path for path in pairs.values() if not Path(path).is_file()]
@@ -225,8 +226,8 @@ def diff(
 ) -> int:
     """Say which constants differ between two sets, and how far each is off: the latest measurements, and the board."""
     from windtunnel.calibrate.loop.board import board_errors
+    from windtunnel.calibrate.loop.judged import RECENT, error_of
     from windtunnel.calibrate.loop.ledger import Ledger
-    from windtunnel.calibrate.loop.watch import RECENT, error_of
 
     with Ledger(store, create=False) as ledger:
         pair = [ledger.set(first), ledger.set(second)]
@@ -289,8 +290,8 @@ def revert(store: StoreOption = STORE) -> int:
 
 def _take(name: str, action: str, store: Path) -> int:
     from windtunnel.calibrate.loop.files import system_file, write_page
+    from windtunnel.calibrate.loop.judged import taken
     from windtunnel.calibrate.loop.ledger import Ledger
-    from windtunnel.calibrate.loop.watch import taken
 
     with Ledger(store, create=False) as ledger:
         models = _models(ledger)
