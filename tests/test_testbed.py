@@ -17,7 +17,7 @@ import pytest
 from windtunnel.engine import InputError
 from windtunnel.testbed import kept, predict, shell, table, training
 from windtunnel.testbed.compare import by_flows, by_packets, fitted, judged
-from windtunnel.testbed.fabric import Shape, built, spaces
+from windtunnel.testbed.fabric import Shape, alive, begun, built, spaces
 from windtunnel.testbed.flows import PATTERNS, Done, Flow, drawn
 
 if TYPE_CHECKING:
@@ -47,6 +47,86 @@ def test_bad_input_is_refused_before_anything_is_built(command: Command, tmp_pat
     text = table.written(SMALL, [Done("r", "incast", "reno", [Flow(0, 1, 1000, 0.0, 1)], [0.5], host_bound=False)])
     (tmp_path / "b.csv").write_text(text + text.splitlines()[1].replace("0.500000", "soon") + "\n")
     assert "b.csv:3: expected numbers" in command("testbed", "compare", "b.csv", check=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("fct_s", "nan", "`fct_s`: expected seconds above 0, found `nan`"),
+        ("fct_s", "-1", "`fct_s`: expected seconds above 0"),
+        ("fct_s", "0", "`fct_s`: expected seconds above 0"),
+        ("fct_s", "inf", "`fct_s`: expected seconds above 0"),
+        ("bytes", "-5", "`bytes`: expected bytes above 0"),
+        ("start_s", "-5", "`start_s`: expected seconds from 0 on"),
+        ("source", "99", "`source`: expected a host below 8"),
+        ("destination", "99", "`destination`: expected another host below 8"),
+        ("spine", "9", "`spine`: expected one below 2"),
+        ("congestion", "vegas", "`congestion`: expected reno, cubic, bbr"),
+        ("acknowledgements", "fir", "expected acknowledgements `first`"),
+        ("leaves", "0", "expected 2 to 8 leaves"),
+    ],
+)
+def test_a_table_that_no_run_can_have_left_is_refused(
+    command: Command, tmp_path: Path, column: str, value: str, said: str
+) -> None:
+    shape = Shape()
+    runs = [
+        Done(f"reno-permutation-{seed}", "permutation", "reno", flows, [0.5] * len(flows), host_bound=False)
+        for seed in range(2)
+        for flows in [
+            [Flow(f.source, f.destination, f.bytes, f.start, 0) for f in drawn("permutation", seed, 4, 2, 800_000)]
+        ]
+    ]
+    lines = table.written(shape, runs).splitlines(keepends=True)
+    cells = lines[2].rstrip("\n").split(",")
+    cells[table.COLUMNS.index(column)] = value
+    (tmp_path / "t.csv").write_text("".join([*lines[:2], ",".join(cells) + "\n", *lines[3:]]))
+    found = command("testbed", "compare", "t.csv", check=2).stderr
+    assert "t.csv:3: " in found
+    assert said in found
+    if column != "fct_s" or value != "nan":
+        return
+    # Lines with another TCP, cut in the middle, and cut between lines.
+    (tmp_path / "t.csv").write_text("".join([*lines[:2], lines[2].replace("reno,0", "cubic,0"), *lines[3:]]))
+    assert "t.csv:3: run `reno-permutation-0` has" in command("testbed", "compare", "t.csv", check=2).stderr
+    (tmp_path / "t.csv").write_text("".join([*lines[:12], lines[12][:40]]))
+    assert "t.csv:13: `" in command("testbed", "compare", "t.csv", check=2).stderr
+    (tmp_path / "t.csv").write_text("".join(lines[:12]))
+    assert "has 3 flows, and permutation over this shape has 8" in " ".join(
+        command("testbed", "compare", "t.csv", check=2).stderr.split()
+    )
+
+
+def test_the_number_of_a_process_that_is_used_again_is_no_owner() -> None:
+    own = begun(os.getpid())
+    assert own is not None
+    assert alive(f"wtb{os.getpid()}-t{own}-h0-0")
+    assert not alive(f"wtb{os.getpid()}-t{own - 1}-h0-0")
+    assert not alive("wtb4194305-t1-h0-0")
+    # One of an earlier version tells no time.
+    assert alive(f"wtb{os.getpid()}-l0")
+    assert begun(4194305) is None
+
+
+@needs_namespaces
+def test_one_run_is_said_to_be_too_few_at_once(command: Command) -> None:
+    done = command(
+        "testbed",
+        "run",
+        "--leaves",
+        "2",
+        "--hosts",
+        "1",
+        "--size",
+        "50 KB",
+        "--runs",
+        "1",
+        "--pattern",
+        "permutation",
+        "--congestion",
+        "reno",
+    )
+    assert "needs two (`--runs 2`)" in " ".join(done.stderr.split())
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:

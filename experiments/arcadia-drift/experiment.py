@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from windtunnel.calibrate.loop.judged import taken
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
-from windtunnel.calibrate.loop.watch import Watch, taken
+from windtunnel.calibrate.loop.watch import Watch
 from windtunnel.validate.systems import read_systems
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ Hansen 2016 for CMA-ES; Kennedy and O'Hagan 2001 for the discrepancy; Raue et al
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import least_squares as scipy_least_squares
@@ -24,7 +25,7 @@ from windtunnel.studies.point import Point
 from windtunnel.studies.rows import metric as figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -127,18 +128,59 @@ class Answer:
     """Standard deviation of each constant's logarithm, where the method knows it."""
     discrepancy: float = 0.0
     """Relative error of the model that no constant was made to explain (Bayes)."""
+    reached: str | None = None
+    """Where a search stood when its budget was spent; None where it came to its end."""
 
 
-def fit(problem: Problem, method: str, penalty: float = 0.0) -> Answer:
+@dataclass
+class Search:
+    """How many sets a search (`hill`, `cma`) may have predicted, and what it goes on from if it is broken off."""
+
+    evaluations: int | None = None
+    kept: MutableMapping[str, Any] = field(default_factory=dict)
+    """Plain values by the step of the work; a mapping that writes them down makes a fit go on after a kill."""
+
+    def part(self, name: str) -> Search:
+        """The same for one of several fits."""
+        return Search(self.evaluations, _Part(self.kept, name))
+
+    def left(self, spent: int) -> bool:
+        """Whether the budget allows for more."""
+        return self.evaluations is None or spent < self.evaluations
+
+
+class _Part(MutableMapping[str, Any]):
+    """Values of one fit in a mapping that several share."""
+
+    def __init__(self, whole: MutableMapping[str, Any], name: str) -> None:
+        self._whole, self._name = whole, f"{name}: "
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401
+        return self._whole[self._name + key]
+
+    def __setitem__(self, key: str, value: object) -> None:
+        self._whole[self._name + key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._whole[self._name + key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.removeprefix(self._name) for key in self._whole if key.startswith(self._name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def fit(problem: Problem, method: str, penalty: float = 0.0, search: Search | None = None) -> Answer:
     """Fits by one of `METHODS`. `penalty` is equation 3's lambda, in multiples of sigma (`hill`)."""
     if not problem.start:
         return Answer({}, np.log(problem.predict([{}])[0] / problem.measured), {})
     if method == "least-squares":
         return least_squares(problem)
     if method == "hill":
-        return hill_climb(problem, penalty)
+        return hill_climb(problem, penalty, search)
     if method == "cma":
-        return evolve(problem, penalty)
+        return evolve(problem, penalty, search)
     if method == "bayes":
         return bayes(problem)
     raise InputError(f"no such method: `{method}`\n\nhint: there are {', '.join(METHODS)}")
@@ -201,45 +243,62 @@ def equation_3(problem: Problem, times: np.ndarray, penalty: float) -> float:
     return error + penalty * float(b.std()) * float(reversed_[b[:, None] < b[None, :]].sum())
 
 
-def hill_climb(problem: Problem, penalty: float) -> Answer:
+def hill_climb(problem: Problem, penalty: float, search: Search | None = None) -> Answer:
     """Equation 3 by steepest hill climbing: of all steps of one constant up or down the best; else half the step."""
+    search = search or Search()
     low, high = problem.bounds()
-    x = problem.x(problem.start)
-    best, step = equation_3(problem, problem.times([x])[0], penalty), 0.3
-    while step > 1e-3:
+    x, step, spent = problem.x(problem.start), 0.3, 1
+    if "hill" in search.kept:
+        values, step, spent = search.kept["hill"]
+        x = np.array(values)
+    best = equation_3(problem, problem.times([x])[0], penalty)
+    while step > 1e-3 and search.left(spent):
         moves = [np.clip(x + sign * step * unit, low, high) for unit in np.eye(len(x)) for sign in (1.0, -1.0)]
         losses = [equation_3(problem, times, penalty) for times in problem.times(moves)]
+        spent += len(moves)
         at = int(np.argmin(losses))
         if losses[at] < best * (1 - 1e-6):
             x, best = moves[at], losses[at]
         else:
             step /= 2
-    return Answer(problem.values(x), problem.residuals(x), {})
+        search.kept["hill"] = [x.tolist(), step, spent]
+    reached = f"{spent:,} evaluations, and still moving by steps of {step:.1%}" if step > 1e-3 else None
+    return Answer(problem.values(x), problem.residuals(x), {}, reached=reached)
 
 
-def evolve(problem: Problem, penalty: float) -> Answer:
+def evolve(problem: Problem, penalty: float, search: Search | None = None) -> Answer:
     """Equation 3's form on relative errors by CMA-ES, for what is not smooth; each generation is predicted at once."""
     try:
         import cma  # noqa: PLC0415
     except ImportError as error:
         raise InputError("`cma` is not installed\n\nhint: `pip install windtunnel[fit]`") from error
+    search = search or Search()
     low, high = problem.bounds()
-    options = {"bounds": [low.tolist(), high.tolist()], "seed": 1, "verbose": -9, "maxfevals": 200 * (len(low) + 3)}
     first = problem.x(problem.start)
     if len(first) == 1:
         # CMA-ES needs two dimensions: hill climbing does for one.
-        return hill_climb(problem, penalty)
-    search = cma.CMAEvolutionStrategy(np.clip(first, low + 1e-9, high - 1e-9), 0.2, options)
-    while not search.stop():
-        points = [np.asarray(point) for point in search.ask()]
+        return hill_climb(problem, penalty, search)
+    # One that was broken off goes on from its mean and its width; the shape of its steps is learnt anew.
+    middle, width, spent, xbest, best = search.kept.get("cma", [first.tolist(), 0.2, 0, first.tolist(), math.inf])
+    most = search.evaluations or 200 * (len(low) + 3)
+    options = {"bounds": [low.tolist(), high.tolist()], "seed": 1, "verbose": -9}
+    strategy = cma.CMAEvolutionStrategy(np.clip(np.array(middle), low + 1e-9, high - 1e-9), width, options)
+    while not strategy.stop() and spent < most:
+        points = [np.asarray(point) for point in strategy.ask()]
         losses = []
         for times in problem.times(points):
             off = np.log(times / problem.truth())
             order = equation_3(problem, times, penalty) - equation_3(problem, times, 0.0) if penalty else 0.0
             losses.append(float((2 * LOOSE**2 * (np.sqrt(1 + (off / LOOSE) ** 2) - 1)).sum()) + order)
-        search.tell([point.tolist() for point in points], losses)
-    x = np.asarray(search.result.xbest)
-    return Answer(problem.values(x), problem.residuals(x), {})
+        strategy.tell([point.tolist() for point in points], losses)
+        spent += len(points)
+        at = int(np.argmin(losses))
+        if losses[at] < best:
+            best, xbest = losses[at], points[at].tolist()
+        search.kept["cma"] = [strategy.mean.tolist(), float(strategy.sigma), spent, xbest, best]
+    x = np.asarray(xbest)
+    reached = f"{spent:,} evaluations, and still searching {strategy.sigma:.1%} around" if not strategy.stop() else None
+    return Answer(problem.values(x), problem.residuals(x), {}, reached=reached)
 
 
 def bayes(problem: Problem) -> Answer:
@@ -291,16 +350,17 @@ class Interval:
         return self.low > math.exp(-WIDE) and self.high < math.exp(WIDE)
 
 
-def profile(problem: Problem, answer: Answer) -> dict[str, Interval]:
+def profile(problem: Problem, answer: Answer, search: Search | None = None) -> dict[str, Interval]:
     """Intervals: each constant is moved away in steps while all others are fitted anew, until chi-square has risen."""
+    kept = (search or Search()).kept
     noise = np.hypot(problem.deviations(), max(_spread(answer.residuals), answer.discrepancy))
     best = problem.x(answer.values)
     low, high = problem.bounds()
     base = _settled(problem, best, None, noise)[0]
     found = {}
     for at, name in enumerate(problem.names):
-        ends = []
-        for sign in (-1.0, 1.0):
+        ends = kept.get(f"profile {name}", [])
+        for sign in () if ends else (-1.0, 1.0):
             end, before = math.inf, (0.0, 0.0)
             for step in (0.003, 0.01, 0.03, WIDE, 0.2):
                 x = best.copy()
@@ -314,6 +374,7 @@ def profile(problem: Problem, answer: Answer) -> dict[str, Interval]:
                     break
                 before = (step, rise)
             ends.append(end)
+        kept[f"profile {name}"] = ends
         found[name] = Interval(math.exp(-ends[0]), math.exp(ends[1]))
     return found
 
@@ -348,7 +409,9 @@ def _settled(problem: Problem, x: np.ndarray, held: int | None, noise: np.ndarra
     return value, x
 
 
-def identified(problem: Problem, method: str, penalty: float = 0.0) -> tuple[Answer, dict[str, Interval], list[str]]:
+def identified(
+    problem: Problem, method: str, penalty: float = 0.0, search: Search | None = None
+) -> tuple[Answer, dict[str, Interval], list[str]]:
     """Fits all constants that the rows depend on, and says by their profiles which the rows determine.
 
     Returns the answer, the intervals of what the rows determine, and the names of what they do not: of these some are
@@ -358,10 +421,11 @@ def identified(problem: Problem, method: str, penalty: float = 0.0) -> tuple[Ans
     strength = np.sqrt(((jacobian / problem.deviations()[:, None]) ** 2).sum(axis=0))
     names = [n for n, size in zip(problem.names, strength, strict=True) if size * BELIEF > math.sqrt(LIKELY)]
     kept = problem.kept(names)
-    answer = fit(kept, method, penalty)
+    search = search or Search()
+    answer = fit(kept, method, penalty, search)
     # A climb ends where no step of one constant helps, which is not where the likelihood is greatest.
     best = least_squares(kept) if method == "hill" and names else answer
-    intervals = profile(kept, best) if names else {}
+    intervals = profile(kept, best, search) if names else {}
     known = {}
     for name, interval in intervals.items():
         moved = best.values[name] / answer.values[name]

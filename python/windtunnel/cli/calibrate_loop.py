@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from windtunnel.cli.app import DONE
+from windtunnel.cli.app import DONE, FAILED
 from windtunnel.cli.console import out, print_json, talk
 from windtunnel.cli.declare import Argument, Commands, Option
 from windtunnel.engine import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.models import Models
 
 app = Commands()
 
@@ -68,15 +72,17 @@ def watch(
     """Predict measurements as they come in, and say which constant has moved; proposes sets and adopts none.
 
     Reads logs of nccl-tests (`.log`, `.txt`, `.out`), records of NCCL's Inspector and iterations of jobs (`.jsonl`),
-    tables of flows (`.csv`: `bytes`, `fct_us`, perhaps `class`) and traces of PyTorch's profiler (`.json`, `.json.gz`).
+    tables of flows (`.csv`: `bytes`, `fct_us`, perhaps `class`) and traces of PyTorch's profiler (`.json`), packed
+    (`.gz`) or not, rotated (`flows.csv.1`) or not. With `--once` it ends with 1 where something could not be read.
     """
     import datetime as dt
     import time
 
     from windtunnel.calibrate.loop.files import write_page
+    from windtunnel.calibrate.loop.judged import day_line
     from windtunnel.calibrate.loop.ledger import Ledger
     from windtunnel.calibrate.loop.models import Models
-    from windtunnel.calibrate.loop.watch import Watch, day_line
+    from windtunnel.calibrate.loop.watch import Watch
 
     pairs = dict(pair.partition("=")[::2] for pair in scenarios or [])
     missing = [path for path in pairs.values() if not Path(path).is_file()]
@@ -87,18 +93,24 @@ def watch(
     known = _system(system)
     with Ledger(store) as ledger:
         told = out().print if once else talk().print
-        watching = Watch(ledger, Models(known, pairs), lambda line: told(Text(line), soft_wrap=True))
-        ledger.put("system", system)
+        # Paths are kept whole: the store is asked from other folders too.
+        given = {job: str(Path(path).resolve()) for job, path in pairs.items()}
+        models = Models(known, {**ledger.scenarios(apart_from=given), **given})
+        watching = Watch(ledger, models, lambda line: told(Text(line), soft_wrap=True))
+        ledger.put("system", str(Path(system).resolve()) if Path(system).is_file() else system)
+        ledger.keep_scenarios(given)
         while True:
-            watching.scan(place)
+            heard = watching.scan(place)
             now = dt.datetime.now(tz=dt.UTC)
             if once or ledger.get("day", f"{now:%Y-%m-%d}") != f"{now:%Y-%m-%d}":
                 out().print(Text(day_line(ledger, now)), soft_wrap=True)
                 write_page(ledger)
             ledger.put("day", f"{now:%Y-%m-%d}")
             if once:
+                for waiting in heard.waiting:
+                    out().print(Text(waiting), soft_wrap=True)
                 out().print(f"wrote {store / 'index.html'}", markup=False, soft_wrap=True)
-                return DONE
+                return FAILED if heard.failed else DONE
             time.sleep(every)
 
 
@@ -115,6 +127,13 @@ def _system(name: str) -> Any:  # noqa: ANN401
     return known[name]
 
 
+def _models(ledger: Ledger) -> Models:
+    """What predicts the measurements of a store: its system, and the scenarios of its jobs."""
+    from windtunnel.calibrate.loop.models import Models
+
+    return Models(_system(str(ledger.get("system"))), ledger.scenarios())
+
+
 @app.command(name="all")
 def everything(
     store: StoreOption = STORE,
@@ -122,39 +141,64 @@ def everything(
     penalty: Annotated[
         float, Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
     ] = 0.0,
+    evaluations: Annotated[
+        int, Option(metavar="COUNT", min=1, help="Sets that `hill` or `cma` may try, in all fits together.")
+    ] = 40_000,
+    align: Annotated[
+        bool,
+        Option(
+            "--align",
+            help="Also the regression of Arcadia's section 7.1: fitted on small scales, judged on the largest.",
+        ),
+    ] = False,
 ) -> int:
     """Fit every constant that the measurements of a store determine, and propose the set; says what they cannot tell.
 
-    Collectives, transfers and iterations together. Each group (a scale, a class, a job) is left out in turn and
-    predicted by what was fitted without it.
+    Collectives, transfers and iterations, one class after the other; what was found is kept, and a fit that was killed
+    goes on. Each group (a scale, a class, a job) is left out in turn and predicted by what was fitted without it. What
+    is known only in combination keeps its value.
     """
+    from windtunnel.calibrate.loop.align import align as regression
     from windtunnel.calibrate.loop.fit import calibrate as fit
     from windtunnel.calibrate.loop.ledger import Ledger
-    from windtunnel.calibrate.loop.models import Models
 
     with Ledger(store, create=False) as ledger:
         current = ledger.current()
-        found = fit(ledger, Models(_system(str(ledger.get("system")))), method, penalty)
+        models = _models(ledger)
+        aligned = regression(ledger, models) if align else None
+        found = fit(ledger, models, method, penalty, evaluations)
         start = current.constants if current is not None else {}
     for name, interval in sorted(found.intervals.items()):
-        value = found.answer.values[name]
+        value = found.values[name]
         out().print(
             Text(
                 f"{name}  {value:.4g}  ({value / start[name] - 1:+.1%}; 95% from {value * interval.low:.4g} "
                 f"to {value * interval.high:.4g})"
             )
         )
-    together = [name for name in found.unknown if name in found.answer.values]
+    together = [name for name in found.unknown if name in found.values]
     if together:
         out().print(Text(f"known only in combination: {', '.join(sorted(together))}"), soft_wrap=True)
-    alone = [name for name in found.unknown if name not in found.answer.values]
+    alone = [name for name in found.unknown if name not in found.values]
     if alone:
         out().print(Text(f"no measurement depends on: {', '.join(sorted(alone))}"), soft_wrap=True)
-    if found.answer.discrepancy:
-        out().print(f"the model's own discrepancy: {found.answer.discrepancy:.1%} a row")
-    out().print(f"median error of all kinds {found.before:.1%}, fitted {found.after:.1%}")
+    if found.discrepancy:
+        out().print(f"the model's own discrepancy: {found.discrepancy:.1%} a row")
+    for name, reached in found.reached.items():
+        out().print(Text(f"{name}: stopped by `--evaluations` after {reached}"), soft_wrap=True)
+    rest = f" (with what is known in combination moved too, {found.together:.1%})" if together else ""
+    out().print(f"median error of all kinds {found.before:.1%}, with what is determined {found.after:.1%}{rest}")
     for group, (before, after) in found.left_out.items():
         out().print(Text(f"  {group} left out: {before:.1%}, by a fit without it {after:.1%}"))
+    if aligned is not None:
+        terms = ", ".join(f"{value:.3g} {name}" for name, value in aligned.coefficients.items())
+        out().print(
+            Text(
+                f"regression on {', '.join(map(str, aligned.scales))} GPUs: {aligned.kinds} kinds on {aligned.largest} "
+                f"GPUs are off by {aligned.after:.1%} (without it {aligned.before:.1%}); {terms}"
+            ),
+            soft_wrap=True,
+        )
     out().print(f"set {found.proposed.id} is proposed; `windtunnel calibrate adopt {found.proposed.id}` takes it")
     return DONE
 
@@ -182,14 +226,14 @@ def diff(
 ) -> int:
     """Say which constants differ between two sets, and how far each is off: the latest measurements, and the board."""
     from windtunnel.calibrate.loop.board import board_errors
+    from windtunnel.calibrate.loop.judged import RECENT, error_of
     from windtunnel.calibrate.loop.ledger import Ledger
-    from windtunnel.calibrate.loop.models import Models
-    from windtunnel.calibrate.loop.watch import RECENT, error_of
 
     with Ledger(store, create=False) as ledger:
         pair = [ledger.set(first), ledger.set(second)]
-        system = _system(str(ledger.get("system")))
-        errors = [error_of(ledger, Models(system), one, RECENT) for one in pair]
+        models = _models(ledger)
+        system = models.system
+        errors = [error_of(ledger, models, one, RECENT) for one in pair]
     names = sorted({name for one in pair for name in one.constants})
     values = {name: [one.constants.get(name) for one in pair] for name in names}
     changed = {name: both for name, both in values.items() if both[0] != both[1]}
@@ -238,31 +282,24 @@ def revert(store: StoreOption = STORE) -> int:
     from windtunnel.calibrate.loop.ledger import Ledger
 
     with Ledger(store, create=False) as ledger:
-        rows = ledger.db.execute("select action, id from adoptions order by rowid").fetchall()
-        stack: list[str] = []
-        for action, id_ in rows:
-            if action == "reverted":
-                stack.pop()
-            elif action == "grown":
-                stack[-1] = id_
-            else:
-                stack.append(id_)
-        if len(stack) < 2:
-            raise InputError(f"{store}: nothing to go back to: no set was adopted after the first")
-        before = stack[-2]
+        before = ledger.before()
+    if before is None:
+        raise InputError(f"{store}: nothing to go back to: no set was adopted after the first")
     return _take(before, "reverted", store)
 
 
 def _take(name: str, action: str, store: Path) -> int:
     from windtunnel.calibrate.loop.files import system_file, write_page
+    from windtunnel.calibrate.loop.judged import taken
     from windtunnel.calibrate.loop.ledger import Ledger
-    from windtunnel.calibrate.loop.models import Models
-    from windtunnel.calibrate.loop.watch import taken
 
     with Ledger(store, create=False) as ledger:
-        system = _system(str(ledger.get("system")))
-        found = taken(ledger, Models(system), name, action)
-        path = system_file(ledger, system, found)
+        models = _models(ledger)
+        current = ledger.current()
+        already = current is not None and current.id == ledger.set(name).id
+        found = taken(ledger, models, name, action)
+        path = system_file(ledger, models.system, found)
         write_page(ledger)
-    out().print(Text(f"predictions go by set {found.id}; wrote {path}"), soft_wrap=True)
+    by = "go by set" if not already else "went already by set"
+    out().print(Text(f"predictions {by} {found.id}; wrote {path}"), soft_wrap=True)
     return DONE

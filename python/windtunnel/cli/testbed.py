@@ -72,6 +72,11 @@ def run(
             raise InputError(f"{option}: no such: `{name}`\n\nhint: there are {', '.join(known)}")
     demand()
     congestions(names)
+    if runs < 2:
+        talk().print(
+            "one run of each pattern and congestion control: the table is written, but fitting on one half and "
+            "predicting the other needs two (`--runs 2`)"
+        )
     done: list[Done] = []
     with built(shape) as fabric:
         for name in names:

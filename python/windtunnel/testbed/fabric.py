@@ -22,8 +22,9 @@ from windtunnel.testbed.shell import batch, call, demand
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-OWNER = re.compile(r"\d+")
-OURS = re.compile(r"^wtb\d+-(?:h\d+-\d+|l\d+|s\d+|probe)$")
+OWNER = re.compile(r"wtb(\d+)(?:-t(\d+))?-")
+"""The process of a testbed and when that began: numbers of processes are used again."""
+OURS = re.compile(rf"^{OWNER.pattern}(?:h\d+-\d+|l\d+|s\d+|probe)$")
 MTU = 1514
 """Bytes of a full packet as a token bucket counts it: 1,500 and an Ethernet header."""
 BURST = 2 * MTU
@@ -117,7 +118,7 @@ def built(shape: Shape, congestion: str | None = None) -> Iterator[Fabric]:
     """
     shape.check()
     demand()
-    fabric = Fabric(shape, f"wtb{os.getpid()}")
+    fabric = Fabric(shape, f"wtb{os.getpid()}-t{begun(os.getpid())}")
     try:
         _build(fabric, congestion)
         yield fabric
@@ -205,15 +206,23 @@ def _bucket(port: str, shape: Shape) -> list[str]:
     return found
 
 
-def alive(process: int) -> bool:
-    """Whether a process is there."""
+def begun(process: int) -> int | None:
+    """When a process began, in the kernel's ticks since it was started; None where there is none of this number."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The program's name comes second, in brackets, and may hold anything.
+    return int(told.rpartition(")")[2].split()[19])
+
+
+def alive(name: str) -> bool:
+    """Whether the process that a name of a testbed says is there, and is no other one of the same number."""
+    owner = OWNER.search(name)
+    if owner is None:
         return False
-    except PermissionError:
-        return True
-    return True
+    found = begun(int(owner[1]))
+    return found is not None and owner[2] in {None, str(found)}
 
 
 def spaces() -> list[str]:
@@ -230,7 +239,7 @@ def remove(prefix: str | None = None, *, living: bool = False) -> list[str]:
     found = [
         name
         for name in spaces()
-        if (name.startswith(f"{prefix}-") if prefix is not None else living or not alive(int(OWNER.findall(name)[0])))
+        if (name.startswith(f"{prefix}-") if prefix is not None else living or not alive(name))
     ]
     for name in found:
         for pid in call("ip", "netns", "pids", name, check=False).split():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from windtunnel.testbed.fabric import Fabric
 
 PATTERNS = ("permutation", "incast", "arrivals")
+INCAST = 4
+"""Hosts that send to one at once."""
 PORT = 5000
 FIRST_PORT = 20_000
 HOST_BOUND = 0.05
@@ -56,7 +58,7 @@ def drawn(pattern: str, seed: int, leaves: int, hosts: int, size: int) -> list[F
     sizes = [int(size * draws.uniform(0.5, 1.5)) for _ in range(2 * len(every))]
     if pattern == "incast":
         to = draws.choice(every)
-        others = draws.sample([host for host in every if host != to], min(4, len(every) - 1))
+        others = draws.sample([host for host in every if host != to], min(INCAST, len(every) - 1))
         return [Flow(host, to, sizes[i], 0.0) for i, host in enumerate(others)]
     if pattern == "permutation":
         # Everybody sends to a host of another leaf.
@@ -76,6 +78,13 @@ def drawn(pattern: str, seed: int, leaves: int, hosts: int, size: int) -> list[F
             flows.append(Flow(source, destination, sizes[len(flows)], now))
             now += draws.expovariate(1.0) * 0.1
     return flows
+
+
+def count(pattern: str, hosts: int) -> int | None:
+    """Flows of a run; None of a pattern that is not ours."""
+    if pattern not in PATTERNS:
+        return None
+    return min(INCAST, hosts - 1) if pattern == "incast" else hosts
 
 
 def send(fabric: Fabric, flows: Sequence[Flow], congestion: str, turn: int) -> tuple[list[Flow], list[float], bool]:

@@ -230,8 +230,7 @@ def swept() -> list[str]:
     """Takes folders away whose process has ended, and returns their names."""
     gone = []
     for place in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH}wtb*")):
-        owner = OWNER.search(place.name)
-        if owner is not None and not alive(int(owner[0])):
+        if OWNER.search(place.name) is not None and not alive(place.name):
             shutil.rmtree(place, ignore_errors=True)
             gone.append(place.name)
     return gone

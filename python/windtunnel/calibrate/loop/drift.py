@@ -27,7 +27,7 @@ STEP = 0.03
 A_YEAR = 36_500
 """Measurements of a year, of which at most one may be a false alarm."""
 SURE = 3.0
-PATIENCE = 20
+PATIENCE = 60
 CLIP = 3.0
 """A residual counts as at most so many standard deviations: one slow run is no drift."""
 LEAST_BASELINE, MOST_BASELINE = 16, 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,13 +35,24 @@ def system_file(ledger: Ledger, system: System, one: Set) -> Path:
     own = {name[len(NCCL) :]: value for name, value in one.constants.items() if name.startswith(NCCL)}
     others = {name: value for name, value in one.constants.items() if not name.startswith(NCCL)}
     source = f"set {one.id}, adopted on {when} (`windtunnel calibrate adopt`): {one.why}{told}"
+    moved = _moved(ledger, one)
+    # What no measurement has moved is where it began, and says so.
+    begun = f"set {one.id}: as it began, from the system's files, the sheets or a first measurement"
     if own:
-        adopted = {"value": whole(own, {}), "evidence": "calibrated", "source": source}
+        known = ("calibrated", source) if any(name.startswith(NCCL) for name in moved) else ("inferred", begun)
+        adopted = {"value": whole(own, {}), "evidence": known[0], "source": known[1]}
         record["collectives"] = {**(record.get("collectives") or {}), "constants": adopted}
     if others:
         record["constants"] = {
             **(system.record.get("constants") or {}),
-            **{name: {"value": value, "evidence": "calibrated", "source": source} for name, value in others.items()},
+            **{
+                name: {
+                    "value": value,
+                    "evidence": "calibrated" if name in moved else "inferred",
+                    "source": source if name in moved else begun,
+                }
+                for name, value in others.items()
+            },
         }
     path = ledger.folder / "systems" / f"{system.name}.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -50,26 +61,47 @@ def system_file(ledger: Ledger, system: System, one: Set) -> Path:
     return path
 
 
+def _moved(ledger: Ledger, one: Set) -> set[str]:
+    """Constants of a set that have another value than they began with, in the sets that it is from."""
+    began: dict[str, float] = dict(one.constants)
+    parent = one.parent
+    seen = {one.id}
+    while parent is not None and parent not in seen:
+        seen.add(parent)
+        before = ledger.set(parent)
+        began |= {name: value for name, value in before.constants.items() if name in began}
+        parent = before.parent
+    return {name for name, value in one.constants.items() if began[name] != value}
+
+
+def _day(at: float) -> Any:  # noqa: ANN401 - matplotlib takes dates, and its types do not say so
+    return dt.datetime.fromtimestamp(at, tz=dt.UTC)
+
+
 def write_page(ledger: Ledger) -> Path:
     """Writes `index.html`: predicted over measured by measurement, alarms, sets, and what was put aside."""
     count = int(ledger.one("select count(*) from measurements"))
     every = max(1, -(-count // POINTS))
     rows = ledger.db.execute(
-        "select id, predicted / seconds from measurements where id % ? = 0 order by id", (every,)
+        "select id, predicted / seconds, at from measurements where id % ? = 0 order by id", (every,)
     ).fetchall()
     alarms = ledger.db.execute(
-        "select measurement, name, step, deviation, since, proposed from alarms order by measurement"
+        "select measurement, name, step, deviation, since, proposed, "
+        "(select at from measurements where id = measurement) from alarms order by measurement"
     ).fetchall()
+    # Over time where all say theirs, else in the order in which they came in.
+    dated = bool(rows) and all(row[2] is not None for row in rows)
     fig, axes = figure(3.2)
     axes.axhline(0, color="0.4", linewidth=1)
     if rows:
-        axes.scatter([r[0] for r in rows], [100 * (r[1] - 1) for r in rows], s=6, alpha=0.5)
+        axes.scatter([_day(r[2]) if dated else r[0] for r in rows], [100 * (r[1] - 1) for r in rows], s=6, alpha=0.5)
         off = np.array([r[1] - 1 for r in rows])
         low, high = 100 * np.percentile(off, [1, 99])
         axes.set_ylim(min(low, -5) * 1.2, max(high, 5) * 1.2)
     for alarm in alarms:
-        axes.axvline(alarm[0], color="C3", linewidth=1)
-    axes.set(xlabel="measurement", ylabel="predicted over measured, %")
+        if not dated or alarm[6] is not None:
+            axes.axvline(_day(alarm[6]) if dated else alarm[0], color="C3", linewidth=1)
+    axes.set(xlabel="" if dated else "measurement", ylabel="predicted over measured, %")
     current = ledger.current()
     kinds = ledger.db.execute(
         "select kind, count(*), avg(seconds), avg(predicted / seconds - 1) from measurements group by kind "

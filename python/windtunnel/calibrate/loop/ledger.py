@@ -1,7 +1,7 @@
 """Everything that a watch knows, in one SQLite file: measurements, sets of constants, validations, alarms, state.
 
 A set is named by its contents. What belongs together is written in one transaction; the file is readable while a watch
-writes. Version 1 of the tables; a file of a newer version is refused.
+writes. Version 2 of the tables (1 had no `tail` and no `steps`, and is brought forward); a newer one is refused.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import windtunnel
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping
 
 NAME = "calibration.sqlite"
-VERSION = 1
+VERSION = 2
 
 _SCHEMA = """
 create table sets (
@@ -32,8 +32,10 @@ create table sets (
 create table adoptions (at real not null, action text not null, id text not null);
 create table sources (
   path text primary key, reader text not null, offset integer not null, line integer not null, state text not null,
-  head text not null, head_bytes integer not null
+  head text not null, head_bytes integer not null, tail text not null
 );
+create index sources_head on sources (head);
+create index sources_head_bytes on sources (head_bytes);
 create table measurements (
   id integer primary key, source text not null, line integer not null, at real, kind text not null,
   seconds real not null, predicted real not null, set_id text not null, name text unique
@@ -47,7 +49,22 @@ create table validations (
   at real not null, set_id text not null, what text not null, rows integer not null, median real, p95 real
 );
 create table state (key text primary key, value text not null);
+create table steps (key text primary key, value text not null);
 """
+
+_FORWARD = {
+    1: """
+alter table sources add column tail text not null default '';
+create index sources_head on sources (head);
+create index sources_head_bytes on sources (head_bytes);
+create table steps (key text primary key, value text not null);
+"""
+}
+"""What a version lacks of the next."""
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,9 @@ class Ledger:
         self.db.execute("pragma cache_size = -8000")
         with self.transaction():
             (version,) = self.db.execute("pragma user_version").fetchone()
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
+            if version < VERSION:
+                lacking = [_SCHEMA] if version == 0 else [_FORWARD[one] for one in range(version, VERSION)]
+                for statement in ";".join(lacking).split(";"):
                     self.db.execute(statement)
                 self.db.execute(f"pragma user_version = {VERSION}")
 
@@ -168,6 +186,41 @@ class Ledger:
         found = self.set(name)
         self.put("current", found.id)
         self.db.execute("insert into adoptions values (?, ?, ?)", (time.time(), action, found.id))
+        return found
+
+    def before(self) -> str | None:
+        """The set that was current before the last one was adopted; None where none was after the first."""
+        stack: list[str] = []
+        for action, id_ in self.db.execute("select action, id from adoptions order by rowid"):
+            if action == "reverted":
+                while len(stack) > 1 and stack[-1] != id_:
+                    stack.pop()
+            elif action == "grown":
+                stack[-1:] = [id_]
+            else:
+                stack.append(id_)
+        return next((id_ for id_ in reversed(stack[:-1]) if id_ != stack[-1]), None)
+
+    def keep_scenarios(self, paths: Mapping[str, str]) -> None:
+        """Keeps which scenarios predict the iterations of jobs: where they are, and what is in them."""
+        known = self.get("scenarios", {})
+        for job, path in paths.items():
+            known[job] = {"path": path, "sha256": _digest(Path(path))}
+        self.put("scenarios", known)
+
+    def scenarios(self, apart_from: Collection[str] = ()) -> dict[str, str]:
+        """Paths of jobs' scenarios. Raises `InputError` for one that is gone or is another by now."""
+        found = {}
+        for job, kept in self.get("scenarios", {}).items():
+            if job in apart_from:
+                continue
+            path = Path(kept["path"])
+            hint = f"hint: `windtunnel calibrate watch … --scenario {job}=FILE` takes another"
+            if not path.is_file():
+                raise InputError(f"{path}: no such file, and it predicts the iterations of job `{job}`\n\n{hint}")
+            if _digest(path) != kept["sha256"]:
+                raise InputError(f"{path}: has changed since it predicted the iterations of job `{job}`\n\n{hint}")
+            found[job] = str(path)
         return found
 
     def one(self, query: str, *values: object) -> Any:  # noqa: ANN401

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windtunnel.calibrate.loop.gpus import another
 from windtunnel.calibrate.nccl import flat, names, whole
+from windtunnel.engine import InputError
 from windtunnel.experiments.runs import Asked as Run
 from windtunnel.experiments.runs import run_all
 from windtunnel.validate.collectives import Asked, Ranks, constants, hardware, limits, question
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 NUDGE = 1e-3
 NCCL = "nccl."
+MOST_KEPT = 20_000
+"""Answers that are kept in memory."""
 LATENCY = 5e-6
 """Prior latency of a class of transfers, which its first measurements teach."""
 
@@ -38,6 +42,7 @@ class Models:
         self._kept: dict[tuple[str, str], float] = {}
         self._effects: dict[tuple[str, str], dict[str, float]] = {}
         self._simulated: dict[str, float] = {}
+        self._asked: tuple[str, Asked] | None = None
 
     def first(self) -> dict[str, float]:
         """The set that the system's files give."""
@@ -59,6 +64,16 @@ class Models:
             return {f"pace.{job}": 1.0, f"first.{job}": seconds}
         return {}
 
+    def refused(self, kind: Sequence[Any], gpus: Sequence[str]) -> str | None:
+        """Why a measurement is not of this system; None where nothing speaks against it."""
+        host = self.system.section("topology").get("host") or {}
+        for told in gpus if "gpu" in host else ():
+            if another(str(host["gpu"]), told):
+                return f"measured on `{told}`, and the GPU of {self.system.name} is `{host['gpu']}`"
+        if kind[0] == "collective" and kind[4] > int(host.get("gpus", kind[4])):
+            return f"{kind[4]} ranks on a host, and a host of {self.system.name} has {host['gpus']} GPUs"
+        return None
+
     def _rate(self) -> float:
         topology = self.system.section("topology")
         if "tiers" in topology:
@@ -73,7 +88,7 @@ class Models:
         missing = {key: kind for key, kind in asked.items() if (key, version) not in self._kept}
         if missing:
             (found,) = self.times(list(missing.values()), [values])
-            if len(self._kept) > 20_000:
+            if len(self._kept) > MOST_KEPT:
                 self._kept.clear()
             self._kept.update({(key, version): value for key, value in zip(missing, found, strict=True)})
         lost = [key for key in asked if (key, version) not in self._kept]
@@ -85,7 +100,9 @@ class Models:
         """The derivative d ln(seconds) / d ln(constant) of a kind, of the constants that it depends on."""
         key = (json.dumps(kind), version)
         if key not in self._effects:
-            of = [name for name in values if self._concerns(kind, name)]
+            if len(self._effects) > MOST_KEPT:
+                self._effects.clear()
+            of = [name for name in values if self.concerns(kind, name)]
             sets = [dict(values), *({**values, name: values[name] * (1 + NUDGE)} for name in of)]
             times = np.array([row[0] for row in self.times([kind], sets)])
             changed = np.log(times[1:] / times[0]) / np.log1p(NUDGE)
@@ -93,7 +110,8 @@ class Models:
         return self._effects[key]
 
     @staticmethod
-    def _concerns(kind: Sequence[Any], name: str) -> bool:
+    def concerns(kind: Sequence[Any], name: str) -> bool:
+        """Whether a kind can depend on a constant."""
         if kind[0] == "collective":
             return name.startswith(NCCL)
         if kind[0] == "transfer":
@@ -105,15 +123,12 @@ class Models:
         found = np.zeros((len(sets), len(kinds)))
         collectives = [i for i, kind in enumerate(kinds) if kind[0] == "collective"]
         if collectives:
-            asked = []
-            for i in collectives:
-                _, operation, size, hosts, ranks = kinds[i]
-                asked.append(question(self.system, operation, size, Ranks(hosts, ranks))["collective"])
+            asked = self._questions([kinds[i] for i in collectives])
             stated = limits(self.system)
             variants = [
                 whole({n[len(NCCL) :]: v for n, v in values.items() if n.startswith(NCCL)}, stated) for values in sets
             ]
-            found[:, collectives] = np.array(Asked(asked).times(variants))
+            found[:, collectives] = np.array(asked.times(variants))
         for i, kind in enumerate(kinds):
             for at, values in enumerate(sets):
                 if kind[0] == "transfer":
@@ -123,7 +138,22 @@ class Models:
                     found[at, i] = base / values[f"pace.{kind[1]}"]
         return found.tolist()
 
+    def _questions(self, kinds: Sequence[Sequence[Any]]) -> Asked:
+        """Questions made ready; the last ones are kept, as a fit asks the same again and again."""
+        key = json.dumps(kinds)
+        if self._asked is None or self._asked[0] != key:
+            asked = [
+                question(self.system, op, size, Ranks(hosts, per))["collective"] for _, op, size, hosts, per in kinds
+            ]
+            self._asked = (key, Asked(asked))
+        return self._asked[1]
+
     def _simulate(self, job: str) -> float:
+        if job not in self._scenarios:
+            raise InputError(
+                f"no scenario of job `{job}`, and its set has no first iteration of it\n\n"
+                f"hint: `windtunnel calibrate watch … --scenario {job}=FILE`"
+            )
         if job not in self._simulated:
             (result,) = run_all([Run(self._scenarios[job])])
             self._simulated[job] = float(result.summary["jobs"][0]["iteration_time_s"]["mean"])

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.calibrate.loop.drift import Detector, groups
-from windtunnel.calibrate.loop.readers import Aside, Measured, new_lines, read_line, reader_of
-from windtunnel.engine import InputError
+from windtunnel.calibrate.loop.content import TAIL, Content, digest, lines_of, packed
+from windtunnel.calibrate.loop.drift import Detector
+from windtunnel.calibrate.loop.effects import MOST_KINDS, Effects
+from windtunnel.calibrate.loop.fetch import ERRORS, is_url, part, whole
+from windtunnel.calibrate.loop.judged import error_of
+from windtunnel.calibrate.loop.readers import WHOLE, Aside, Measured, read_line, reader_of
+from windtunnel.calibrate.loop.sources import Sources
+from windtunnel.engine import InputError, RunError
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Callable, Iterator
 
+    from windtunnel.calibrate.loop.content import Line
     from windtunnel.calibrate.loop.ledger import Ledger, Set
     from windtunnel.calibrate.loop.models import Models
+    from windtunnel.calibrate.loop.sources import Source
 
 CHUNK = 500
-HEAD = 1 << 20
-"""Bytes from the beginning by which a file is known again: of most logs, all. Logs of one cluster begin alike."""
-MOST_KINDS = 400
-"""Kinds that groups of constants are judged on: those seen first."""
-RECENT = 500
-"""Measurements that a proposal's effect is told on."""
 AHEAD_OF_CLOCK = 86_400.0
 """Seconds by which a time may be ahead of this machine's clock."""
+BACK = 1.0
+"""Seconds by which a time may be before that of the line before: ranks write a little out of order."""
+MOST_CLASSES = 1000
+"""Classes of flows and jobs of one store: each has constants, and every set has them all."""
+LONG = 300
+"""Characters of a reason that are kept."""
+NAMED = 5
+"""Files that are named in one line."""
 
 
 @dataclass
@@ -42,6 +48,10 @@ class Heard:
     measurements: int = 0
     aside: int = 0
     alarms: int = 0
+    failed: list[str] = field(default_factory=list)
+    """What could not be read at all: a folder, a file, a URL."""
+    waiting: list[str] = field(default_factory=list)
+    """Sources whose last line, or whose trace, has no end yet."""
 
 
 class Watch:
@@ -59,129 +69,296 @@ class Watch:
                     f"{ledger.folder} is of system `{current.system}`, not `{models.system.name}`\n\n"
                     "hint: a system has a store of its own, `--store DIR`"
                 )
-        self._groups: tuple[str, int, dict[str, dict[str, float]]] | None = None
+        self._sources = Sources(ledger)
+        self._effects: Effects | None = None
+        self._stamps: dict[str, tuple[int, int]] = {}
+        self._failing: dict[str, str] = {}
+        self._back: dict[str, int] = {}
+        self._served: dict[str, str] = {}
 
     def scan(self, place: str) -> Heard:
-        """Takes what is new in a folder, a file or at a URL."""
+        """Takes what is new in a folder, a file or at a URL. What cannot be read is said, and is tried again."""
         heard = Heard()
-        if place.startswith(("http://", "https://")):
+        if is_url(place):
             self._fetched(place, heard)
-            return heard
-        root = Path(place)
-        if not root.exists():
-            raise InputError(f"{root}: no such folder or file")
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            reader = reader_of(path)
-            if path.is_file() and reader is not None:
-                self._file(path, path.relative_to(root).as_posix() if root.is_dir() else path.name, reader, heard)
+        else:
+            self._files(Path(place), heard)
+        for source, times in self._back.items():
+            self._told(f"{source}: {times} of its times are before that of the line before; the measurements count")
+        self._back = {}
         return heard
 
-    def _file(self, path: Path, name: str, reader: str, heard: Heard) -> None:
-        if not self._known(path, name, reader, heard):
-            return
-        while True:
-            offset = int(self.ledger.one("select offset from sources where path = ?", name))
-            lines = new_lines(path, reader, offset)
-            if not self._chunk(name, reader, lines, heard):
-                return
+    def _files(self, root: Path, heard: Heard) -> None:
+        paths = {_name(root, path): path for path in self._listed(root, heard)}
+        readers = {name: reader_of(path) for name, path in paths.items()}
+        self._unread([name for name, reader in readers.items() if reader is None], heard)
+        known = [name for name, reader in readers.items() if reader is not None]
+        contents = {}
+        # Names that are others' by now are told first: what had them may stand under any other name.
+        for name in known:
+            try:
+                stat = paths[name].stat()
+                stamp = (stat.st_size, stat.st_mtime_ns)
+                if self._stamps.get(name) != stamp:
+                    content = Content.of(paths[name])
+                    self._sources.met(name, content)
+                    contents[name] = stamp
+                self._failing.pop(name, None)
+            except OSError as error:
+                self._fails(name, error, heard)
+        self._sources.gone(known)
+        for name, stamp in contents.items():
+            reader = readers[name]
+            try:
+                if reader is not None and self._file(name, paths, reader, set(known), heard):
+                    self._stamps[name] = stamp
+            except OSError as error:
+                self._fails(name, error, heard)
 
-    def _known(self, path: Path, name: str, reader: str, heard: Heard) -> bool:
-        """Lists a file as a source, or finds that it is one already, by its beginning. False for a copy of another."""
+    def _listed(self, root: Path, heard: Heard) -> list[Path]:
+        """Files of a folder and of those in it, by their paths."""
+        if root.is_file():
+            return [root]
+        if not root.is_dir():
+            self._fails(str(root), FileNotFoundError("no such folder or file"), heard)
+            return []
+        self._failing.pop(str(root), None)
+        found = []
+
+        def refused(error: OSError) -> None:
+            self._fails(str(error.filename), error, heard)
+
+        for folder, _, names in os.walk(root, onerror=refused):
+            found += [Path(folder) / name for name in names]
+        return sorted(path for path in found if not path.is_symlink() or path.is_file())
+
+    def _fails(self, what: str, error: Exception, heard: Heard) -> None:
+        """Says once that something cannot be read, until it can be or the reason is another."""
+        reason = _plain(getattr(error, "strerror", None) or str(error) or type(error).__name__, LONG)
+        heard.failed.append(f"{what}: {reason}")
+        if self._failing.get(what) != reason:
+            self._failing[what] = reason
+            self._told(f"{_plain(what)}: {reason}")
+
+    def _unread(self, names: list[str], heard: Heard) -> None:
+        """Names files that no reader takes, each once."""
         db = self.ledger.db
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-        row = db.execute("select head, head_bytes, offset from sources where path = ?", (name,)).fetchone()
-        if row is not None:
-            same = row[1] <= len(head) and _digest(head[: row[1]]) == row[0]
-            if same and path.stat().st_size >= row[2]:
-                if row[1] < len(head):
-                    with self.ledger.transaction():
-                        db.execute(
-                            "update sources set head = ?, head_bytes = ? where path = ?",
-                            (_digest(head), len(head), name),
-                        )
-                return True
-            with self.ledger.transaction():
-                # Another file under an old name: a log that was rotated.
-                db.execute("delete from sources where path = ?", (name,))
-        if not head:
-            return False
-        for other, digest, size in db.execute("select path, head, head_bytes from sources").fetchall():
-            if 0 < size <= len(head) and _digest(head[:size]) == digest:
-                there = (path.parent / PurePosixPath(other).name).exists()
-                if there and size < len(head):
-                    # It begins as the other does, and goes on: two runs with the same first lines.
-                    continue
-                with self.ledger.transaction():
-                    if there:
-                        if not self.ledger.one("select 1 from aside where source = ?", name):
-                            self._aside(name, 0, f"a copy of {other}", heard)
-                        return False
-                    # It was renamed, as rotation does: it goes on where it was.
-                    db.execute("update sources set path = ? where path = ?", (name, other))
-                return True
+        new = [
+            name
+            for name in names
+            if not PurePosixPath(name).name.startswith(".")
+            and not db.execute("select 1 from aside where source = ? and line = 0", (name,)).fetchone()
+        ]
+        if not new:
+            return
         with self.ledger.transaction():
-            db.execute("insert into sources values (?, ?, 0, 0, '{}', ?, ?)", (name, reader, _digest(head), len(head)))
+            for name in new:
+                self._aside(name, 0, "no reader takes files of this name", heard)
+        more = f" and {len(new) - NAMED} more" if len(new) > NAMED else ""
+        self._told(f"not read, as no reader takes files of these names: {', '.join(new[:NAMED])}{more}")
+
+    def _file(self, name: str, paths: dict[str, Path], reader: str, present: set[str], heard: Heard) -> bool:
+        """Reads what is new in a file; whether all of it was read."""
+        content = Content.of(paths[name])
+        if not content.size and content.broken is None:
+            return True
+        if self._sources.get(name) is None:
+            self._sources.begin(name, reader, content, present)
+        return self._content(name, reader, content, paths.__getitem__, heard)
+
+    def _content(self, name: str, reader: str, content: Content, path_of: Callable[[str], Path], heard: Heard) -> bool:
+        source = self._sources.get(name)
+        if source is None or (source.offset >= content.size and content.broken is None):
+            return True
+        copied = self._sources.copied(source, content, path_of)
+        if copied is not None and copied[0] > source.offset:
+            self._passed(name, reader, content, copied, heard)
+        self._sources.grown(source, content)
+        offset, at = self.ledger.db.execute("select offset, line from sources where path = ?", (name,)).fetchone()
+        tail: bytes | None = content.before(offset)
+        lines = content.lines(reader, offset)
+        while (found := self._chunk(name, reader, lines, tail, heard)) is not None:
+            tail = found[0]
+        offset, at = self.ledger.db.execute("select offset, line from sources where path = ?", (name,)).fetchone()
+        if content.broken is not None:
+            self._broken(name, at + 1, content.broken, heard)
+        elif offset < content.size and reader not in WHOLE:
+            heard.waiting.append(f"{name}:{at + 1}: has no end yet, and is read once it has")
         return True
 
-    def _fetched(self, url: str, heard: Heard) -> None:
-        reader = reader_of(PurePosixPath(url.partition("?")[0])) or "lines"
+    def _broken(self, name: str, line: int, reason: str, heard: Heard) -> None:
+        """A packed file that cannot be read to its end: it is tried again once it has changed."""
+        said = f"the packed file is cut or still being written ({reason}): it is read on once it has changed"
+        heard.waiting.append(f"{name}:{line}: {said}")
         with self.ledger.transaction():
-            self.ledger.db.execute("insert or ignore into sources values (?, ?, 0, 0, '{}', '', 0)", (url, reader))
-        offset = int(self.ledger.one("select offset from sources where path = ?", url))
-        request = urllib.request.Request(url, headers={"Range": f"bytes={offset}-"})  # noqa: S310
+            self.ledger.db.execute("delete from aside where source = ? and reason like 'the packed file%'", (name,))
+            self._aside(name, line, said, heard)
+
+    def _passed(self, name: str, reader: str, content: Content, copied: tuple[int, str], heard: Heard) -> None:
+        """Passes over what was counted in another file; the lines before what is new say what that means."""
+        end, of = copied
+        db = self.ledger.db
+        offset, number, state = db.execute("select offset, line, state from sources where path = ?", (name,)).fetchone()
+        record, counted = json.loads(state), 0
+        first = number + 1
+        for raw, after in content.lines(reader, offset):
+            if after > end:
+                break
+            number += 1
+            found = read_line(reader, _text(raw), record, PurePosixPath(name))
+            counted += sum(isinstance(one, Measured) for one in found)
+        with self.ledger.transaction():
+            if counted:
+                self._aside(name, first, f"a copy of {of}", heard)
+            db.execute(
+                "update sources set offset = ?, line = ?, state = ?, tail = ? where path = ?",
+                (end, number, json.dumps(record), digest(content.before(end)), name),
+            )
+
+    def _fetched(self, url: str, heard: Heard) -> None:
+        path = PurePosixPath(url.partition("?")[0])
+        reader = reader_of(path) or "lines"
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-                if answer.status != 206 and offset:
-                    answer.read(offset)
+            if reader in WHOLE or packed(path):
+                self._fetched_whole(url, path.name, reader, heard)
+            elif not self._fetched_part(url, reader, heard):
+                self._fetched_part(url, reader, heard)
+            self._failing.pop(url, None)
+        except ERRORS as error:
+            self._fails(url, error, heard)
 
-                def lines() -> Iterator[tuple[str, int]]:
-                    at = offset
-                    for line in answer:
-                        if not line.endswith(b"\n"):
-                            return
-                        at += len(line)
-                        yield line.decode("utf-8", "replace").rstrip("\r\n"), at
+    def _begun(self, url: str, reader: str) -> Source:
+        found = self._sources.get(url)
+        if found is None:
+            with self.ledger.transaction():
+                self.ledger.db.execute("insert into sources values (?, ?, 0, 0, '{}', '', 0, '')", (url, reader))
+            found = self._sources.get(url)
+        assert found is not None  # noqa: S101 - it was listed
+        return found
 
-                found = lines()
-                while self._chunk(url, reader, found, heard):
-                    pass
-        except urllib.error.HTTPError as error:
-            if error.code != 416:
-                self._told(f"{url}: {error}")
-        except OSError as error:
-            self._told(f"{url}: {error}")
+    def _replaced(self, source: Source) -> None:
+        self._sources.retire(source)
+        self._told(f"{source.name}: another file than before is served: it is read from its beginning")
 
-    def _chunk(self, name: str, reader: str, lines: Iterator[tuple[str, int]], heard: Heard) -> bool:
-        """Takes up to `CHUNK` lines in one transaction; False once there are none."""
-        taken = []
+    def _fetched_part(self, url: str, reader: str, heard: Heard) -> bool:
+        """Reads what is new of a file that grows; False where it is another one by now."""
+        source = self._begun(url, reader)
+        with part(url, source.offset, source.tail) as served:
+            if served is None:
+                self._replaced(source)
+                return False
+            answer, before = served
+            tail: bytes | None = before
+
+            def open_end() -> None:
+                heard.waiting.append(f"{url}: its last line has no end yet, and is read once it has")
+
+            lines = lines_of(answer, source.offset, open_end=open_end)
+            while (found := self._chunk(url, reader, lines, tail, heard)) is not None:
+                tail = found[0]
+        return True
+
+    def _fetched_whole(self, url: str, name: str, reader: str, heard: Heard) -> None:
+        """Reads a trace, or what is packed, where it has changed."""
+        with whole(url, name, self._served.get(url)) as served:
+            if served is None:
+                return
+            path, stamp = served
+            content = Content.of(path)
+            source = self._begun(url, reader)
+            if not source.within(content):
+                self._replaced(source)
+                self._begun(url, reader)
+            self._content(url, reader, content, Path, heard)
+            self._served[url] = stamp
+
+    def _chunk(
+        self, name: str, reader: str, lines: Iterator[Line], tail: bytes | None, heard: Heard
+    ) -> tuple[bytes | None] | None:
+        """Takes up to `CHUNK` lines in one transaction. The bytes before the new offset; None once there are none."""
+        taken: list[Line] = []
         for line in lines:
             taken.append(line)
             if len(taken) == CHUNK:
                 break
         if not taken:
-            return False
+            return None
+        raws = [raw for raw, _ in taken]
+        # Behind a line that was too long to be kept it is not known what stands before the offset.
+        whole = None if tail is None or None in raws else tail + b"".join(raw for raw in raws if raw is not None)
+        tail = None if whole is None else whole[-TAIL:]
         db = self.ledger.db
         said: list[str] = []
         with self.ledger.transaction():
             number, header = db.execute("select line, state from sources where path = ?", (name,)).fetchone()
             state: dict[str, Any] = json.loads(header)
             detector = Detector.of(self.ledger.get("detector", {}))
-            for text, _ in taken:
+            if self._effects is None:
+                self._effects = Effects(self.ledger, self.models, detector)
+            again = False
+            for raw, _ in taken:
                 number += 1
-                for found in read_line(reader, text, state, PurePosixPath(name)):
-                    if isinstance(found, Aside):
-                        self._aside(name, number, found.reason, heard)
+                found = (
+                    [Aside("longer than a line of a log")]
+                    if raw is None
+                    else read_line(reader, _text(raw), state, PurePosixPath(name))
+                )
+                again = any(isinstance(one, Aside) and one.again for one in found)
+                if reader in WHOLE:
+                    # What was said of it while it was written holds no longer.
+                    db.execute("delete from aside where source = ? and line = 1", (name,))
+                for one in found:
+                    if isinstance(one, Aside):
+                        self._aside(name, number, one.reason, heard)
                     else:
-                        self._take(name, number, found, detector, heard, said)
+                        self._guarded(name, number, one, state, detector, heard, said)
             self.ledger.put("detector", detector.record())
-            db.execute(
-                "update sources set offset = ?, line = ?, state = ? where path = ?",
-                (taken[-1][1], number, json.dumps(state), name),
-            )
+            if again:
+                heard.waiting.append(f"{name}: is no whole trace, and is read once it has changed")
+            else:
+                db.execute(
+                    "update sources set offset = ?, line = ?, state = ?, tail = ? where path = ?",
+                    (taken[-1][1], number, json.dumps(state), digest(tail or b""), name),
+                )
         for each in said:
             self._told(each)
-        return True
+        return None if again else (tail,)
+
+    def _guarded(
+        self,
+        source: str,
+        line: int,
+        found: Measured,
+        state: dict[str, Any],
+        detector: Detector,
+        heard: Heard,
+        said: list[str],
+    ) -> None:
+        """Takes a measurement; one that no model or no table can hold is put aside, and the others are read."""
+        before = (heard.measurements, heard.alarms)
+        self.ledger.db.execute("savepoint line")
+        try:
+            # A name with half a character can be neither kept nor shown.
+            "".join(map(str, found.kind)).encode()
+            self._dated(source, line, found, state, heard)
+            self._take(source, line, found, detector, heard, said)
+        except (ValueError, TypeError, ArithmeticError, LookupError, InputError, RunError) as error:
+            self.ledger.db.execute("rollback to line")
+            heard.measurements, heard.alarms = before
+            reason = str(error).partition("\n")[0]
+            self._aside(source, line, f"cannot be predicted: {type(error).__name__}: {reason}", heard)
+        self.ledger.db.execute("release line")
+
+    def _dated(self, source: str, line: int, found: Measured, state: dict[str, Any], heard: Heard) -> None:
+        """Counts times that jump backwards: a clock was set, and days told by it are wrong."""
+        if found.at is None:
+            return
+        if found.at < state.get("at", found.at) - BACK:
+            state["back"] = state.get("back", 0) + 1
+            self._back[source] = self._back.get(source, 0) + 1
+            if state["back"] == 1:
+                self._aside(source, line, "its time is before that of the line before: a clock jumped", heard)
+        state["at"] = found.at
 
     def _take(self, source: str, line: int, found: Measured, detector: Detector, heard: Heard, said: list[str]) -> None:
         db = self.ledger.db
@@ -189,11 +366,21 @@ class Watch:
             self._aside(source, line, f"{found.name} was counted before", heard)
             return
         kind = list(found.kind)
+        refused = self.models.refused(kind, found.gpus)
+        if refused is not None:
+            self._aside(source, line, refused, heard)
+            return
         current = self._with_priors(kind, found.seconds)
+        if current is None:
+            self._aside(source, line, f"more than {MOST_CLASSES:,} classes of flows and jobs", heard)
+            return
         try:
             (predicted,) = self.models.seconds([kind], current.constants, current.id)
-        except InputError as error:
+        except (InputError, RunError) as error:
             self._aside(source, line, str(error).partition("\n")[0], heard)
+            return
+        if not (np.isfinite(predicted) and predicted > 0):
+            self._aside(source, line, f"no prediction: the model has {predicted} s", heard)
             return
         at = found.at
         if at is not None and at > time.time() + AHEAD_OF_CLOCK:
@@ -205,8 +392,11 @@ class Watch:
             (source, line, at, json.dumps(kind), found.seconds, predicted, current.id, found.name),
         ).lastrowid
         heard.measurements += 1
-        effects = self._effects(kind, current, detector)
-        alarm = detector.hear(json.dumps(kind), float(np.log(found.seconds / predicted)), effects)
+        assert self._effects is not None  # noqa: S101 - a chunk begins by making it
+        key = self._effects.standing(kind)
+        alarm = detector.hear(key, float(np.log(found.seconds / predicted)), self._effects.of(kind, key, current))
+        if self._effects.dropped(key, detector) is not None:
+            self._forgotten(said)
         if alarm is None:
             return
         heard.alarms += 1
@@ -222,13 +412,28 @@ class Watch:
             f"it {after[1]:.1%}; `windtunnel calibrate adopt {proposed.id}` takes it"
         )
 
-    def _with_priors(self, kind: list[Any], seconds: float) -> Set:
-        """The current set, with what a new kind needs: a set of its own, as no constant is changed by it."""
+    def _forgotten(self, said: list[str]) -> None:
+        """Counts kinds whose baselines went for others, and says so at the first."""
+        count = self.ledger.get("forgotten", 0) + 1
+        self.ledger.put("forgotten", count)
+        if count == 1:
+            said.append(
+                f"more than {MOST_KINDS:,} kinds of measurements: the baselines of those not heard of for longest go, "
+                "and are learnt anew when they come again"
+            )
+
+    def _with_priors(self, kind: list[Any], seconds: float) -> Set | None:
+        """The current set, with what a new kind needs: a set of its own, as no constant is changed by it.
+
+        None where there are too many classes.
+        """
         current = self.ledger.current()
         assert current is not None  # noqa: S101 - a watch begins by adopting one
         lacking = {n: v for n, v in self.models.priors(kind, seconds).items() if n not in current.constants}
         if not lacking or all(n.startswith("first.") for n in lacking):
             return current
+        if sum(name.startswith(("rate.", "pace.")) for name in current.constants) >= MOST_CLASSES:
+            return None
         grown = self.ledger.add(
             current.system,
             {**current.constants, **lacking},
@@ -236,21 +441,6 @@ class Watch:
             current.id,
         )
         return self.ledger.adopt(grown.id, "grown")
-
-    def _effects(self, kind: list[Any], current: Set, detector: Detector) -> dict[str, float]:
-        """What a step in each group of constants does to a kind."""
-        key = json.dumps(kind)
-        kinds = list(detector.kinds)[:MOST_KINDS]
-        if self._groups is None or self._groups[0] != current.id or self._groups[1] != len(kinds):
-            every = [self.models.effects(json.loads(k), current.constants, current.id) for k in kinds]
-            columns = {name: [e.get(name, 0.0) for e in every] for name in {n for e in every for n in e}}
-            found, weak = groups({name: columns[name] for name in sorted(columns)})
-            # What is known of the measurements says what they tell.
-            self.ledger.put("groups", {"told_apart": sorted(found), "not_seen": weak})
-            by_kind = {k: {n: float(c[i]) for n, c in found.items() if c[i]} for i, k in enumerate(kinds)}
-            self._groups = (current.id, len(kinds), by_kind)
-        known = self._groups[2].get(key)
-        return known if known is not None else {}
 
     def _propose(self, current: Set, detector: Detector) -> Set:
         """The current set with the steps that were raised: of a group its strongest constant takes it."""
@@ -263,68 +453,19 @@ class Watch:
         return self.ledger.add(current.system, values, f"proposed: {why}", current.id)
 
     def _aside(self, source: str, line: int, reason: str, heard: Heard) -> None:
-        self.ledger.db.execute("insert into aside values (?, ?, ?)", (source, line, reason))
+        self.ledger.db.execute("insert into aside values (?, ?, ?)", (source, line, _plain(reason, LONG)))
         heard.aside += 1
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace").rstrip("\r\n")
 
 
-def error_of(ledger: Ledger, models: Models, one: Set, latest: int) -> tuple[int, float, float]:
-    """Rows, median and 95th percentile of |predicted/measured - 1| by a set, of the latest measurements."""
-    rows = ledger.db.execute("select kind, seconds from measurements order by id desc limit ?", (latest,)).fetchall()
-    kept = [(json.loads(kind), seconds) for kind, seconds in rows]
-    known = [(kind, seconds) for kind, seconds in kept if models.priors(kind, seconds).keys() <= one.constants.keys()]
-    if not known:
-        return 0, float("nan"), float("nan")
-    found = models.seconds([kind for kind, _ in known], one.constants, one.id)
-    off = np.abs(np.array(found) / np.array([seconds for _, seconds in known]) - 1.0)
-    return len(known), float(np.median(off)), float(np.percentile(off, 95))
+def _plain(text: str, most: int | None = None) -> str:
+    """What a table and a terminal can hold: no halves of characters, no controls, and perhaps no more than `most`."""
+    kept = text if most is None or len(text) <= most else f"{text[:most]}…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in kept)
 
 
-def taken(ledger: Ledger, models: Models, name: str, action: str) -> Set:
-    """Adopts a set: predictions and the detector go by it from now on. Its validation is kept."""
-    with ledger.transaction():
-        before = ledger.current()
-        found = ledger.adopt(name, action)
-        detector = Detector.of(ledger.get("detector", {}))
-        for key, learnt in detector.kinds.items():
-            kind = json.loads(key)
-            if before is not None and models.priors(kind, 1.0).keys() <= found.constants.keys():
-                # A kind's residuals move by what the sets differ; steps that were raised are in its baseline now.
-                steps = models.effects(kind, before.constants, before.id)
-                learnt[1] += sum(s * steps.get(g.partition(" | ")[0], 0.0) for g, s in detector.shifts.items())
-                (old,), (new,) = (models.seconds([kind], one.constants, one.id) for one in (before, found))
-                learnt[1] += float(np.log(old / new))
-        detector.shifts, detector.sums, detector.window, detector.waiting = {}, {}, [], []
-        ledger.put("detector", detector.record())
-        rows, median, p95 = error_of(ledger, models, found, RECENT)
-        if rows:
-            ledger.db.execute(
-                "insert into validations values (?, ?, ?, ?, ?, ?)",
-                (time.time(), found.id, f"the latest {RECENT} measurements", rows, median, p95),
-            )
-    return found
-
-
-def day_line(ledger: Ledger, now: dt.datetime) -> str:
-    """What there is to say of all that came in since the line before."""
-    since = ledger.get("told", {"measurements": 0, "aside": 0, "alarms": 0})
-    counts = {table: int(ledger.one(f"select count(*) from {table}")) for table in since}  # noqa: S608
-    new = {table: counts[table] - since[table] for table in counts}
-    off = [
-        abs(p / s - 1)
-        for p, s in ledger.db.execute(
-            "select predicted, seconds from measurements order by id desc limit ?", (min(new["measurements"], 10_000),)
-        )
-    ]
-    ledger.put("told", counts)
-    error = f"median error {np.median(off):.1%}" if off else "nothing to predict"
-    moved = f"{new['alarms']} constants moved" if new["alarms"] else "no constant has moved"
-    aside = f", {new['aside']} lines put aside" if new["aside"] else ""
-    current = ledger.current()
-    return (
-        f"{now:%Y-%m-%d}  {new['measurements']:,} measurements{aside}, {error}, {moved}; "
-        f"set {current.id if current else 'none'}"
-    )
+def _name(root: Path, path: Path) -> str:
+    return _plain(path.name if path == root else path.relative_to(root).as_posix())
