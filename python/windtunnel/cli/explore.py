@@ -108,13 +108,11 @@ def explore(
     from windtunnel.cli.option_lists import names, numbers
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
-    from windtunnel.explore.export import scenario as scenario_text
     from windtunnel.explore.outcome import outcome
-    from windtunnel.explore.page import explorer_page
     from windtunnel.explore.search import search
     from windtunnel.explore.section import section
     from windtunnel.layout.job import read_job
-    from windtunnel.results.folder import check_files, write_beside
+    from windtunnel.results.folder import check_files
     from windtunnel.source import read_source
     from windtunnel.studies.store import Store
 
@@ -154,10 +152,7 @@ def explore(
         return INTERRUPTED
     record = outcome(asked, found, rows, top=top)
     record["network"] = None if advice is None else advice.record()
-    if page is not None:
-        write_beside(page, explorer_page(asked, found, rows, record, advice).encode())
-    if save is not None:
-        write_beside(save, scenario_text(asked, rows[0].candidate, rows[0].network.values()).encode())
+    _handed_on(asked, found, rows, record, advice, page=page, save=save, settings=settings)
     if json:
         from windtunnel.cli.console import print_json
 
@@ -168,6 +163,34 @@ def explore(
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
     return FAILED if flows > 0 and not any(row.flow_s is not None for row in rows) else DONE
+
+
+def _handed_on(
+    job: Job,
+    found: Found,
+    rows: list[Proven],
+    record: dict[str, object],
+    advice: Advice | None,
+    *,
+    page: Path | None,
+    save: Path | None,
+    settings: str | None,
+) -> None:
+    """Writes the page and the winner, and says what the framework asked for lacks."""
+    from windtunnel.explore.export import scenario as scenario_text
+    from windtunnel.explore.frameworks import told
+    from windtunnel.explore.page import explorer_page
+    from windtunnel.results.folder import write_beside
+
+    if page is not None:
+        write_beside(page, explorer_page(job, found, rows, record, advice).encode())
+    if save is not None:
+        write_beside(save, scenario_text(job, rows[0].candidate, rows[0].network.values()).encode())
+    if settings is not None:
+        said = told(job, rows[0].candidate, settings)
+        record["settings"] = said.record()
+        if (warning := said.warning()) is not None:
+            say(f"warning: {warning}")
 
 
 def _shown(
@@ -182,14 +205,14 @@ def _shown(
     advise: bool,
 ) -> None:
     from windtunnel.cli.show_explore import show
-    from windtunnel.explore.export import settings as settings_of
+    from windtunnel.explore.frameworks import told
 
     show(job, found, rows, record, advice, top=top)
     if advise and advice is None and not found.stopped:
         say("the best layout sends nothing between hosts, so no setting of the network matters")
     if settings is not None:
         print()
-        print(settings_of(job, rows[0].candidate, settings), end="")
+        print(told(job, rows[0].candidate, settings).text(), end="")
 
 
 def _proven(
