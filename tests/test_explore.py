@@ -267,7 +267,7 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     for options, said in (
         (["--tp", "3"], "--tp: none of 3 divides the 8 GPUs"),
         (["--schedule", "dorap"], "hint: did you mean `dorapp`?"),
-        (["--order", "out"], "expected `pp-out` or `dp-out`, found `out`"),
+        (["--order", "out"], "--order: no order `out`"),
         (["--budget", "0 GiB"], "--budget: expected more than 0"),
         (["--budget", "1 GiB"], "GiB, and a GPU may hold 1.0 GiB"),
         (["--settings", "megatorn"], "expected one of `megatron`"),

@@ -13,7 +13,6 @@ from windtunnel.cli.search_bar import SearchBar
 from windtunnel.cli.study_options import (
     EngineOption,
     MemoryOption,
-    TimeLimitOption,
     WorkersOption,
     limits_of,
 )
@@ -92,7 +91,10 @@ def explore(
         list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
     workers: WorkersOption = None,
-    time_limit: TimeLimitOption = None,
+    time_limit: Annotated[
+        float | None,
+        Option(min=0.001, metavar="SECONDS", help="Longest run of the proof; the search itself has no limit."),
+    ] = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
     fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
@@ -162,7 +164,16 @@ def explore(
     if found.stopped:
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
-    return FAILED if flows > 0 and not any(row.flow_s is not None for row in rows) else DONE
+    return _proof(rows, flows)
+
+
+def _proof(rows: list[Proven], flows: int) -> int:
+    """The exit status by the runs that were to prove layouts; says why some gave no time."""
+    ran, failed = sum(row.flow_s is not None for row in rows), [row for row in rows if row.message is not None]
+    if failed:
+        why = (failed[0].message or "").partition("\n")[0]
+        say(f"warning: {len(failed)} of {ran + len(failed)} layouts gave no time as flows: {why}")
+    return FAILED if flows > 0 and not ran else DONE
 
 
 def _handed_on(
@@ -186,6 +197,10 @@ def _handed_on(
         write_beside(page, explorer_page(job, found, rows, record, advice).encode())
     if save is not None:
         write_beside(save, scenario_text(job, rows[0].candidate, rows[0].network.values()).encode())
+    for path in (page, save):
+        if path is not None:
+            # Folders on the way are made, so a slip of the pen would go unseen.
+            say(f"wrote {path}")
     if settings is not None:
         said = told(job, rows[0].candidate, settings)
         record["settings"] = said.record()
