@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from windtunnel.cli.console import out
+from windtunnel.cli.console import out, whole
 from windtunnel.text import UNKNOWN, duration, percent, size
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from windtunnel.layout.job import Job
 
 
+STOPPED = "stopped: this is the best that was found until then, not the best of the space"
+"""Stands beside the table too: who reads the output from a file does not see standard error."""
+
+
 def show(
     job: Job, found: Found, rows: list[Proven], record: dict[str, Any], advice: Advice | None, *, top: int
 ) -> None:
@@ -24,8 +28,10 @@ def show(
     console = out()
     head = f"{job.own['model']} on {job.gpus} GPUs: {found.tried:,} layouts, {len(found.rows):,} fit"
     console.print(Text(head, style="bold"))
+    if found.stopped:
+        console.print(STOPPED, markup=False)
     console.print()
-    console.print(_table(job, rows[:top]))
+    whole().print(_table(job, rows[:top]))
     proof = record["proof"]
     console.print()
     if proof["proven"]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.space import Accounts, Candidate
 from windtunnel.layout.job import explain
-from windtunnel.layout.priced import Answer, Estimates
+from windtunnel.layout.priced import FIRST, Answer, Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -164,6 +164,17 @@ def _by_time(row: Row) -> tuple[float, Candidate]:
     return _seconds(row), row[0]
 
 
+def _spread(candidates: list[Candidate]) -> list[Candidate]:
+    """Some from everywhere first.
+
+    The first in order have no parallelism, need most memory, and tell a stopped search nothing.
+    """
+    step = max(1, len(candidates) // FIRST)
+    first = candidates[::step]
+    random.Random(1).shuffle(first)  # noqa: S311
+    return [*first, *(it for i, it in enumerate(candidates) if i % step)]
+
+
 class _Asked:
     def __init__(
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
@@ -175,7 +186,7 @@ class _Asked:
     def answer(self, what: str, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
         job, settings = self._job, self._settings
-        fresh = [candidate for candidate in candidates if candidate not in self.seen]
+        fresh = _spread([candidate for candidate in candidates if candidate not in self.seen])
         self.seen.update(fresh)
         own, training = job.own["parallelism"], job.own["training"]
         choices = [candidate.choice(own, training) for candidate in fresh]
