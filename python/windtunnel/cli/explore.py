@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,9 @@ app = Commands()
 def explore(
     scenario: Annotated[Path, Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
     job: Annotated[str | None, Option(metavar="NAME", help="Which job (default: the first).")] = None,
-    gpus: Annotated[int | None, Option(min=1, help="GPUs (default: those of its layout, else all).")] = None,
+    gpus: Annotated[
+        str | None, Option(metavar="NUMBERS", help="GPUs (default: those of its layout, else all).")
+    ] = None,
     tp: Annotated[str | None, Option(metavar="NUMBERS", help="Tensor-parallel degrees.")] = None,
     cp: Annotated[str | None, Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
     ep: Annotated[str | None, Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
@@ -72,7 +75,7 @@ def explore(
     ] = None,
     budget: Annotated[str | None, Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
     objective: Annotated[
-        str | None, Option(help="time, or memory: rank by it; the front of both is told (default: time).")
+        str | None, Option(help="time, memory, energy or dollars (of a token): rank by it (default: time).")
     ] = None,
     top: Annotated[int, Option(min=1, help="Layouts that are shown.")] = 10,
     prove: Annotated[int | None, Option(min=0, help="Best layouts that are simulated as flows (default: 5).")] = None,
@@ -111,7 +114,8 @@ def explore(
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
     from windtunnel.explore.outcome import outcome
-    from windtunnel.explore.search import search
+    from windtunnel.explore.rates import check_objective
+    from windtunnel.explore.search import OBJECTIVES, search
     from windtunnel.explore.section import section
     from windtunnel.layout.job import read_job
     from windtunnel.results.folder import check_files
@@ -119,12 +123,12 @@ def explore(
     from windtunnel.studies.store import Store
 
     _one_of("--fabric", fabric, ("real", "ideal"))
-    _one_of("--objective", objective, ("time", "memory"))
+    _one_of("--objective", objective, OBJECTIVES)
     _one_of("--settings", settings, FRAMEWORKS)
     check_files({"--page": page, "--save": save})
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     given = {
-        "job": job, "gpus": gpus, "tp": numbers("--tp", tp, 1), "cp": numbers("--cp", cp, 1),
+        "job": job, "gpus": numbers("--gpus", gpus, 1), "tp": numbers("--tp", tp, 1), "cp": numbers("--cp", cp, 1),
         "ep": numbers("--ep", ep, 1), "pp": numbers("--pp", pp, 1), "zero": numbers("--zero", zero, 0),
         "replicate": numbers("--replicate", replicate, 1), "order": names(order), "schedule": names(schedule),
         "chunks": numbers("--chunks", chunks, 1), "run_length": numbers("--run-length", run_length, 0),
@@ -137,22 +141,28 @@ def explore(
     wanted = section(read, pairs, given)
     space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal", shown=top)
     objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
-    asked = read_job(read, pairs, wanted.job, wanted.gpus)
+    asked, *_ = [read_job(read, pairs, wanted.job, number) for number in wanted.gpus or (None,)]
+    check_objective(asked, objective, asked.gpus)
     with Store(store) as opened, SearchBar("asking the cost model") as bar:
-        found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
+        found = search(
+            asked, space, how, gpus=wanted.gpus,
+            progress=lambda what, done, total: bar.at(f"asking: {what}", done, total),
+        )  # fmt: skip
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = found.ranked(objective)
         rows = _proven(
-            ordered, found, asked, opened, flows=max(flows, packets), packets=packets,
+            ordered, found, asked, opened, objective=objective, flows=max(flows, packets), packets=packets,
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
             limits=limits, fresh=fresh, bar=bar,
         )  # fmt: skip
+        # From here on it is the job as the winner lays it out.
+        asked = replace(asked, gpus=rows[0].candidate.gpus) if rows else asked
         advice = _advised(asked, rows, found, opened, limits, bar, fresh=fresh) if wanted.advise else None
     if not rows:
         say("interrupted before any layout was found")
         return INTERRUPTED
-    record = outcome(asked, found, rows, top=top)
+    record = outcome(asked, found, rows, top=top, objective=objective)
     record["network"] = None if advice is None else advice.record()
     _handed_on(asked, found, rows, record, advice, page=page, save=save, settings=settings)
     if json:
@@ -237,6 +247,7 @@ def _proven(
     store: Store,
     *,
     bar: SearchBar,
+    objective: str,
     flows: int,
     packets: int,
     networks: list[Network],
@@ -256,12 +267,12 @@ def _proven(
 
     try:
         return prove(
-            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, limits=limits,
-            fresh=fresh, progress=bar.ran, told=told,
+            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, objective=objective,
+            limits=limits, fresh=fresh, progress=bar.ran, told=told,
         )  # fmt: skip
     except KeyboardInterrupt:
         found.stopped = True
-        return sorted(rows, key=lambda row: (row.level, row.best_s))
+        return sorted(rows, key=lambda row: row.placed(objective))
 
 
 def _advised(

@@ -47,13 +47,14 @@ class Wanted:
         return self.said.get("job")
 
     @property
-    def gpus(self) -> int | None:
-        """GPUs that it is laid out on."""
-        return self.said.get("gpus")
+    def gpus(self) -> tuple[int, ...]:
+        """Numbers of GPUs that it is laid out on; none: those of the job."""
+        found = self.said.get("gpus")
+        return () if found is None else (found,) if isinstance(found, int) else tuple(dict.fromkeys(found))
 
     @property
     def objective(self) -> str:
-        """`time` or `memory`."""
+        """One of `search.OBJECTIVES`."""
         return str(self._of("objective"))
 
     @property

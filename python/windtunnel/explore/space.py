@@ -8,14 +8,14 @@ tensor parallelism is innermost, context parallelism next, and a context-paralle
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
 from windtunnel.engine import InputError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from windtunnel.layout.job import Job
 
@@ -52,6 +52,11 @@ class Candidate:
     recompute: str
     layers: tuple[int, ...] = ()
     """Layers of each stage; empty: equal ones."""
+
+    @property
+    def gpus(self) -> int:
+        """Ranks, one a GPU."""
+        return self.tp * self.cp * self.ep * self.pp * self.dp
 
     @property
     def stages(self) -> int:
@@ -94,7 +99,12 @@ class Candidate:
 
     def record(self) -> dict[str, Any]:
         """As `--json` has it."""
-        return {**self.__dict__, "layers": list(self.layers) or None, "run_length": self.run_length or None}
+        return {
+            "gpus": self.gpus,
+            **self.__dict__,
+            "layers": list(self.layers) or None,
+            "run_length": self.run_length or None,
+        }
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,8 @@ class Space:
     """Tokens of a context-parallel rank at least."""
     divisors: bool = False
 
-    def check(self, job: Job) -> None:
-        """Raises `InputError` for values that contradict each other or the job."""
+    def check(self, job: Job, gpus: Sequence[int] = ()) -> None:
+        """Raises `InputError` for values that contradict each other or the job, on each number of `gpus`."""
         for name, values, least in (
             ("--tp", self.tp, 1), ("--cp", self.cp, 1), ("--ep", self.ep, 1), ("--pp", self.pp, 1),
             ("--replicate", self.replicate, 1), ("--chunks", self.chunks, 1), ("--micro-batch", self.micro_batches, 1),
@@ -127,9 +137,9 @@ class Space:
                 if value < least:
                     raise InputError(f"{name}: expected whole numbers from {least}, found {value}")
         for name, values in (("--tp", self.tp), ("--cp", self.cp), ("--ep", self.ep), ("--pp", self.pp)):
-            if values and all(job.gpus % value for value in values):
-                shown = ", ".join(map(str, values))
-                raise InputError(f"{name}: none of {shown} divides the {job.gpus} GPUs")
+            if values and all(number % value for value in values for number in gpus or (job.gpus,)):
+                shown, whole = ", ".join(map(str, values)), _or(tuple(gpus) or (job.gpus,))
+                raise InputError(f"{name}: none of {shown} divides the {whole} GPUs")
         for value in self.zero or ():
             if not 0 <= value <= LARGEST_ZERO:
                 raise InputError(f"--zero: expected 0 to {LARGEST_ZERO}, found {value}")
@@ -151,14 +161,16 @@ class Space:
             named = ", ".join(f"`{name}`" for name in self.schedules)
             raise InputError(f"--chunks: {_or(self.chunks)} chunks are none that {named} can have")
 
-    def candidates(self, job: Job, left_out: Counter[str]) -> list[Candidate]:
-        """The candidates, in order; `left_out` counts those that a rule leaves out, by the rule.
+    def candidates(self, job: Job, left_out: Counter[str], gpus: Sequence[int] = ()) -> list[Candidate]:
+        """The candidates, in order, on the GPUs of the job or on each number of `gpus`.
 
+        `left_out` counts those that a rule leaves out, by the rule.
         Raises `InputError` if there are more than `LARGEST`.
         """
         found: list[Candidate] = []
-        for sizes in self._sizes(job, left_out):
-            found += self._of(job, sizes, left_out)
+        jobs = [replace(job, gpus=number) for number in gpus or (job.gpus,)]
+        for each, sizes in [(on, sizes) for on in jobs for sizes in self._sizes(on, left_out)]:
+            found += self._of(each, sizes, left_out)
             if len(found) > LARGEST:
                 raise InputError(
                     f"the space has more than {LARGEST:,} layouts\n\n"
