@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import EIGHT_H100
+from conftest import EIGHT_H100, ROOT
 from windtunnel.engine import InputError
 from windtunnel.explore.search import Settings, search
 from windtunnel.explore.space import Space
@@ -117,3 +117,15 @@ def test_the_command_says_what_it_wrote_and_what_did_not_run(command: Command, t
     short = command("explore", path, *few, "--prove", "2", "--time-limit", "0.001", check=1)
     assert "2 of 2 layouts gave no time as flows: " in short.stderr
     assert "longer than 0.001 s" in short.stderr
+
+
+@pytest.mark.parametrize("key", ["host: {gpu: A100-SXM-80GB, gpus: 8, nics: 8, nic: ConnectX-7}", "gpu: A100-SXM-80GB"])
+def test_gpus_of_one_building_are_refused_with_what_to_do(command: Command, tmp_path: Path, key: str) -> None:
+    text = (ROOT / "examples" / "explore-two-buildings.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "mixed.yaml"
+    path.write_text(text.replace("    - name: west\n", f"    - name: west\n      {key}\n"), encoding="utf-8")
+    refused = command("explore", path, "--prove", "0", check=2)
+    name = key.partition(":")[0]
+    assert f"topology.buildings[1].{name}: expected none, for all buildings have the hosts of" in refused.stderr
+    assert "hint: name the slower generation" in refused.stderr
+    assert "unknown key" not in refused.stderr
