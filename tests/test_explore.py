@@ -15,7 +15,7 @@ from conftest import EIGHT_H100, ROOT
 from windtunnel.engine import InputError
 from windtunnel.experiments import find, run_experiment
 from windtunnel.explore.accuracy import WIDE, compared, drawn, errors
-from windtunnel.explore.export import FRAMEWORKS, scenario, settings
+from windtunnel.explore.export import scenario
 from windtunnel.explore.prove import prove, reordering
 from windtunnel.explore.search import NEAR, Found, Settings, even, search
 from windtunnel.explore.space import Candidate, Space
@@ -251,20 +251,6 @@ def test_the_winner_is_a_scenario_that_takes_as_long(tmp_path: Path) -> None:
     assert result.summary["jobs"][0]["iteration_time_s"]["mean"] == pytest.approx(answer.iteration_s, rel=0.05)
 
 
-def test_settings_name_the_layout() -> None:
-    of = job()
-    it = Candidate(4, 1, 1, 2, 1, 1, 1, "dp-out", "interleaved", 4, 4, 1, "full")
-    told = {name: settings(of, it, name) for name in FRAMEWORKS}
-    assert "--num-layers-per-virtual-pipeline-stage 4" in told["megatron"]
-    assert "--microbatch-group-size-per-virtual-pipeline-stage 4" in told["megatron"]
-    assert "--use-tp-pp-dp-mapping" in told["megatron"]
-    assert "--recompute-granularity full" in told["megatron"]
-    assert 'pipeline_parallel_schedule = "Interleaved1F1B"' in told["torchtitan"]
-    assert "batch_accumulation_per_replica: 32" in told["nanotron"]
-    assert "not in nanotron" in told["nanotron"]
-    assert "virtual_pipeline_model_parallel_size=4" in told["nemo"]
-
-
 def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(SCENARIO, encoding="utf-8")
@@ -281,7 +267,7 @@ def test_the_command_and_its_refusals(command: Command, tmp_path: Path) -> None:
     for options, said in (
         (["--tp", "3"], "--tp: none of 3 divides the 8 GPUs"),
         (["--schedule", "dorap"], "hint: did you mean `dorapp`?"),
-        (["--order", "out"], "expected `pp-out` or `dp-out`, found `out`"),
+        (["--order", "out"], "--order: no order `out`"),
         (["--budget", "0 GiB"], "--budget: expected more than 0"),
         (["--budget", "1 GiB"], "GiB, and a GPU may hold 1.0 GiB"),
         (["--settings", "megatorn"], "expected one of `megatron`"),

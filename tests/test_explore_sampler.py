@@ -81,7 +81,9 @@ def test_answers_are_the_same_for_any_number_of_threads() -> None:
     estimates = Estimates(asked.job.source, asked.job.overrides, threads=7)
     several = estimates.answers(choices, depth="apart", told=lambda lot: heard.append(len(lot)))
     assert several == one
-    assert heard == [10] * 7
+    # Each core a share of a lot.
+    assert sum(heard) == 70
+    assert max(heard) == 10
     # Nor on what was asked before: closely, then apart again.
     close = answers(asked.job.source, asked.job.overrides, choices, threads=1)
     assert estimates.answers(choices) == close

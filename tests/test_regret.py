@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windtunnel.validate import Row, Score
-from windtunnel.validate.regret import cells
+from windtunnel.validate.regret import PAIR, cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,3 +38,16 @@ def test_regret_by_hand() -> None:
     assert cell.rank_correlation == pytest.approx(1 - 6 * (0 + 9 + 4 + 1) / (4 * 15))
     (all_of_them,) = cells(Score("t", rows, [1.1, 1.4, 1.0, 1.2, 0.1, 0.1, 0.1], [], []), by=("size", "scale"))
     assert (all_of_them.rows, all_of_them.name, all_of_them.picked) == (7, "1B, 8 GPUs", 1.0)
+
+
+def test_a_pair_is_judged_as_a_pair() -> None:
+    """Which of two is faster; what was measured twice is one layout, and no pair with itself."""
+    rows = [row("a", 1.25, {"dp": 8}), row("b", 1.0, {"dp": 4, "tp": 2}), row("a-2", 1.35, {"dp": 8})]
+    (right,) = cells(Score("t", rows, [1.2, 1.1, 1.2], [], []), least=PAIR)
+    assert (right.rows, right.picked, right.rank_correlation) == (2, 1.0, 1.0)
+    (wrong,) = cells(Score("t", rows, [1.0, 1.1, 1.0], [], []), least=PAIR)
+    assert wrong.picked == pytest.approx(1 / 1.3)
+    assert wrong.rank_correlation == -1.0
+    same = [rows[0], rows[2]]
+    assert cells(Score("t", same, [1.0, 1.0], [], []), least=PAIR) == []
+    assert cells(Score("t", rows[:2], [1.2, 1.1], [], [])) == []

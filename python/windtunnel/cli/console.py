@@ -5,15 +5,25 @@ Rich is imported by who prints: with `--json` nobody does.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import Console
 
 PLAIN_WIDTH = 100
-"""Columns of output that does not go to a terminal."""
+"""Columns of output that does not go to a terminal, unless `COLUMNS` says how many."""
+WHOLE_WIDTH = 10_000
+"""Columns of a table that must not be cut there."""
+
+
+def _width(stream: TextIO, plain: int = PLAIN_WIDTH) -> int | None:
+    """Columns of `stream`; None where the terminal or `COLUMNS` says them."""
+    return None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else plain
 
 
 @cache
@@ -21,7 +31,15 @@ def out() -> Console:
     """Standard output."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    return Console(highlight=False, width=_width(sys.stdout))
+
+
+@cache
+def whole() -> Console:
+    """Standard output for tables of many columns: who reads them from a file or a pipe reads them whole."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=_width(sys.stdout, WHOLE_WIDTH))
 
 
 @cache
@@ -29,7 +47,7 @@ def talk() -> Console:
     """Standard error."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PLAIN_WIDTH)
+    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 def say(text: str) -> None:

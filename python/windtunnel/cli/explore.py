@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,6 @@ from windtunnel.cli.search_bar import SearchBar
 from windtunnel.cli.study_options import (
     EngineOption,
     MemoryOption,
-    TimeLimitOption,
     WorkersOption,
     limits_of,
 )
@@ -36,7 +36,9 @@ app = Commands()
 def explore(
     scenario: Annotated[Path, Argument(help="Scenario file (YAML), `-` for standard input.", metavar="SCENARIO")],
     job: Annotated[str | None, Option(metavar="NAME", help="Which job (default: the first).")] = None,
-    gpus: Annotated[int | None, Option(min=1, help="GPUs (default: those of its layout, else all).")] = None,
+    gpus: Annotated[
+        str | None, Option(metavar="NUMBERS", help="GPUs (default: those of its layout, else all).")
+    ] = None,
     tp: Annotated[str | None, Option(metavar="NUMBERS", help="Tensor-parallel degrees.")] = None,
     cp: Annotated[str | None, Option(metavar="NUMBERS", help="Context-parallel degrees.")] = None,
     ep: Annotated[str | None, Option(metavar="NUMBERS", help="Expert-parallel degrees.")] = None,
@@ -73,7 +75,7 @@ def explore(
     ] = None,
     budget: Annotated[str | None, Option(metavar="SIZE", help="Memory of a GPU that may be used.")] = None,
     objective: Annotated[
-        str | None, Option(help="time, or memory: rank by it; the front of both is told (default: time).")
+        str | None, Option(help="time, memory, energy or dollars (of a token): rank by it (default: time).")
     ] = None,
     top: Annotated[int, Option(min=1, help="Layouts that are shown.")] = 10,
     prove: Annotated[int | None, Option(min=0, help="Best layouts that are simulated as flows (default: 5).")] = None,
@@ -92,7 +94,10 @@ def explore(
         list[str] | None, Option("--set", metavar="PATH=VALUE", help="Set a key of the scenario. Repeatable.")
     ] = None,
     workers: WorkersOption = None,
-    time_limit: TimeLimitOption = None,
+    time_limit: Annotated[
+        float | None,
+        Option(min=0.001, metavar="SECONDS", help="Longest run of the proof; the search itself has no limit."),
+    ] = None,
     memory: MemoryOption = None,
     engine: EngineOption = "local",
     fresh: Annotated[bool, Option("--fresh", help="Run all anew.")] = False,
@@ -108,23 +113,22 @@ def explore(
     from windtunnel.cli.option_lists import names, numbers
     from windtunnel.cli.run import parse_override
     from windtunnel.explore.export import FRAMEWORKS
-    from windtunnel.explore.export import scenario as scenario_text
     from windtunnel.explore.outcome import outcome
-    from windtunnel.explore.page import explorer_page
-    from windtunnel.explore.search import search
+    from windtunnel.explore.rates import check_objective
+    from windtunnel.explore.search import OBJECTIVES, search
     from windtunnel.explore.section import section
     from windtunnel.layout.job import read_job
-    from windtunnel.results.folder import check_files, write_beside
+    from windtunnel.results.folder import check_files
     from windtunnel.source import read_source
     from windtunnel.studies.store import Store
 
     _one_of("--fabric", fabric, ("real", "ideal"))
-    _one_of("--objective", objective, ("time", "memory"))
+    _one_of("--objective", objective, OBJECTIVES)
     _one_of("--settings", settings, FRAMEWORKS)
     check_files({"--page": page, "--save": save})
     read, pairs = read_source(scenario), [parse_override(text) for text in overrides or []]
     given = {
-        "job": job, "gpus": gpus, "tp": numbers("--tp", tp, 1), "cp": numbers("--cp", cp, 1),
+        "job": job, "gpus": numbers("--gpus", gpus, 1), "tp": numbers("--tp", tp, 1), "cp": numbers("--cp", cp, 1),
         "ep": numbers("--ep", ep, 1), "pp": numbers("--pp", pp, 1), "zero": numbers("--zero", zero, 0),
         "replicate": numbers("--replicate", replicate, 1), "order": names(order), "schedule": names(schedule),
         "chunks": numbers("--chunks", chunks, 1), "run_length": numbers("--run-length", run_length, 0),
@@ -137,27 +141,30 @@ def explore(
     wanted = section(read, pairs, given)
     space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal", shown=top)
     objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
-    asked = read_job(read, pairs, wanted.job, wanted.gpus)
+    asked, *_ = [read_job(read, pairs, wanted.job, number) for number in wanted.gpus or (None,)]
+    check_objective(asked, objective, asked.gpus)
     with Store(store) as opened, SearchBar("asking the cost model") as bar:
-        found = search(asked, space, how, progress=lambda what, done, total: bar.at(f"asking: {what}", done, total))
+        found = search(
+            asked, space, how, gpus=wanted.gpus,
+            progress=lambda what, done, total: bar.at(f"asking: {what}", done, total),
+        )  # fmt: skip
         if not found.rows and not found.stopped:
             raise InputError(f"{asked.source.name}: {found.empty()}")
         ordered = found.ranked(objective)
         rows = _proven(
-            ordered, found, asked, opened, flows=max(flows, packets), packets=packets,
+            ordered, found, asked, opened, objective=objective, flows=max(flows, packets), packets=packets,
             networks=_networks(load_balancer, queue_pairs, transport), ideal=fabric == "ideal",
             limits=limits, fresh=fresh, bar=bar,
         )  # fmt: skip
+        # From here on it is the job as the winner lays it out.
+        asked = replace(asked, gpus=rows[0].candidate.gpus) if rows else asked
         advice = _advised(asked, rows, found, opened, limits, bar, fresh=fresh) if wanted.advise else None
     if not rows:
         say("interrupted before any layout was found")
         return INTERRUPTED
-    record = outcome(asked, found, rows, top=top)
+    record = outcome(asked, found, rows, top=top, objective=objective)
     record["network"] = None if advice is None else advice.record()
-    if page is not None:
-        write_beside(page, explorer_page(asked, found, rows, record, advice).encode())
-    if save is not None:
-        write_beside(save, scenario_text(asked, rows[0].candidate, rows[0].network.values()).encode())
+    _handed_on(asked, found, rows, record, advice, page=page, save=save, settings=settings)
     if json:
         from windtunnel.cli.console import print_json
 
@@ -167,7 +174,48 @@ def explore(
     if found.stopped:
         say("stopped: this is the best that was found until then; what has run is kept")
         return INTERRUPTED
-    return FAILED if flows > 0 and not any(row.flow_s is not None for row in rows) else DONE
+    return _proof(rows, flows)
+
+
+def _proof(rows: list[Proven], flows: int) -> int:
+    """The exit status by the runs that were to prove layouts; says why some gave no time."""
+    ran, failed = sum(row.flow_s is not None for row in rows), [row for row in rows if row.message is not None]
+    if failed:
+        why = (failed[0].message or "").partition("\n")[0]
+        say(f"warning: {len(failed)} of {ran + len(failed)} layouts gave no time as flows: {why}")
+    return FAILED if flows > 0 and not ran else DONE
+
+
+def _handed_on(
+    job: Job,
+    found: Found,
+    rows: list[Proven],
+    record: dict[str, object],
+    advice: Advice | None,
+    *,
+    page: Path | None,
+    save: Path | None,
+    settings: str | None,
+) -> None:
+    """Writes the page and the winner, and says what the framework asked for lacks."""
+    from windtunnel.explore.export import scenario as scenario_text
+    from windtunnel.explore.frameworks import told
+    from windtunnel.explore.page import explorer_page
+    from windtunnel.results.folder import write_beside
+
+    if page is not None:
+        write_beside(page, explorer_page(job, found, rows, record, advice).encode())
+    if save is not None:
+        write_beside(save, scenario_text(job, rows[0].candidate, rows[0].network.values()).encode())
+    for path in (page, save):
+        if path is not None:
+            # Folders on the way are made, so a slip of the pen would go unseen.
+            say(f"wrote {path}")
+    if settings is not None:
+        said = told(job, rows[0].candidate, settings)
+        record["settings"] = said.record()
+        if (warning := said.warning()) is not None:
+            say(f"warning: {warning}")
 
 
 def _shown(
@@ -182,14 +230,14 @@ def _shown(
     advise: bool,
 ) -> None:
     from windtunnel.cli.show_explore import show
-    from windtunnel.explore.export import settings as settings_of
+    from windtunnel.explore.frameworks import told
 
     show(job, found, rows, record, advice, top=top)
     if advise and advice is None and not found.stopped:
         say("the best layout sends nothing between hosts, so no setting of the network matters")
     if settings is not None:
         print()
-        print(settings_of(job, rows[0].candidate, settings), end="")
+        print(told(job, rows[0].candidate, settings).text(), end="")
 
 
 def _proven(
@@ -199,6 +247,7 @@ def _proven(
     store: Store,
     *,
     bar: SearchBar,
+    objective: str,
     flows: int,
     packets: int,
     networks: list[Network],
@@ -218,12 +267,12 @@ def _proven(
 
     try:
         return prove(
-            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, limits=limits,
-            fresh=fresh, progress=bar.ran, told=told,
+            job, ordered, store, flows=flows, packets=packets, networks=networks, ideal=ideal, objective=objective,
+            limits=limits, fresh=fresh, progress=bar.ran, told=told,
         )  # fmt: skip
     except KeyboardInterrupt:
         found.stopped = True
-        return sorted(rows, key=lambda row: (row.level, row.best_s))
+        return sorted(rows, key=lambda row: row.placed(objective))
 
 
 def _advised(

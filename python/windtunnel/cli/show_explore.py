@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from windtunnel.cli.console import out
+from windtunnel.cli.console import out, whole
 from windtunnel.text import UNKNOWN, duration, percent, size
 
 if TYPE_CHECKING:
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from windtunnel.layout.job import Job
 
 
+STOPPED = "stopped: this is the best that was found until then, not the best of the space"
+"""Stands beside the table too: who reads the output from a file does not see standard error."""
+
+
 def show(
     job: Job, found: Found, rows: list[Proven], record: dict[str, Any], advice: Advice | None, *, top: int
 ) -> None:
     """The best layouts, what the proof changed, what was left out, and the advice if there is any."""
     console = out()
-    head = f"{job.own['model']} on {job.gpus} GPUs: {found.tried:,} layouts, {len(found.rows):,} fit"
+    head = f"{job.own['model']} on {_numbers(found, job)} GPUs: {found.tried:,} layouts, {len(found.rows):,} fit"
     console.print(Text(head, style="bold"))
+    if found.stopped:
+        console.print(STOPPED, markup=False)
     console.print()
-    console.print(_table(job, rows[:top]))
+    whole().print(_table(job, rows[:top], record["rows"]))
     proof = record["proof"]
     console.print()
     if proof["proven"]:
@@ -37,8 +43,13 @@ def show(
     if baseline is not None:
         over = f"{baseline['over_best']:.2f} times the best"
         console.print(f"pipelines outermost, 1F1B, no chunks, no context parallelism: {over}", markup=False)
+    of_token = []
     if record["energy_j_per_token"] is not None:
-        console.print(f"energy of the best: {record['energy_j_per_token']:.3g} J a token, by the sheets", markup=False)
+        of_token.append(f"{record['energy_j_per_token']:.3g} J a token")
+    if record["usd_per_token"] is not None:
+        of_token.append(f"{record['usd_per_token'] * 1e6:.3g} US$ a million tokens")
+    if of_token:
+        console.print(f"the best takes {' and '.join(of_token)}, by the sheets", markup=False)
     left = [*found.accounts.left_out.items(), *found.accounts.refused.items()]
     if found.accounts.too_large:
         left.append(("more memory than a GPU has", found.accounts.too_large))
@@ -46,6 +57,11 @@ def show(
         console.print(f"{number:>8,}  left out: {reason}", markup=False, style="dim")
     if advice is not None:
         _advice(advice)
+
+
+def _numbers(found: Found, job: Job) -> str:
+    """Of GPUs, that layouts were found for."""
+    return ", ".join(map(str, sorted({row[0].gpus for row in found.rows}))) or str(job.gpus)
 
 
 def _advice(advice: Advice) -> None:
@@ -76,24 +92,29 @@ def _advice(advice: Advice) -> None:
         console.print(sentence, markup=False)
 
 
-def _table(job: Job, rows: list[Proven]) -> Table:
+def _table(job: Job, rows: list[Proven], records: list[dict[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     packets = any(row.packet_s is not None for row in rows)
     sizes = [key for key in ("tp", "cp", "ep", "pp", "dp", "zero") if key != "ep" or job.experts]
-    names = ["", "estimate", "flows", *(["packets"] if packets else []), "MFU", "memory", *sizes]
+    several = len({row.candidate.gpus for row in rows}) > 1
+    names = ["", "estimate", "flows", *(["packets"] if packets else []), "MFU", "memory"]
+    names += [*(["J/token", "US$/M tokens", "GPUs"] if several else []), *sizes]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("order", "schedule", "mb", "recompute", "beside"):
         table.add_column(name, no_wrap=True)
-    for i, row in enumerate(rows, start=1):
+    for i, (row, record) in enumerate(zip(rows, records, strict=True), start=1):
         it = row.candidate
+        joules, usd = record["energy_j_per_token"], record["usd_per_token"]
+        of_token = [UNKNOWN if joules is None else f"{joules:.3g}", UNKNOWN if usd is None else f"{usd * 1e6:.3g}"]
         schedule = UNKNOWN if it.pp == 1 else it.schedule + (f" {it.chunks}" if it.chunks > 1 else "")
         schedule += f" N {it.run_length}" if it.run_length else ""
         times = [row.answer.iteration_s, row.flow_s, *([row.packet_s] if packets else [])]
         order = it.order + (f" x{it.replicate}" if it.replicate > 1 else "")
         table.add_row(
             str(i), *(UNKNOWN if s is None else duration(s) for s in times), percent(row.answer.mfu),
-            size(row.answer.memory_bytes), *(str(getattr(it, key)) for key in sizes),
+            size(row.answer.memory_bytes), *([*of_token, str(it.gpus)] if several else []),
+            *(str(getattr(it, key)) for key in sizes),
             order if it.pp > 1 or it.replicate > 1 else UNKNOWN, schedule, str(it.micro_batch), it.recompute,
             row.answer.limit(),
         )  # fmt: skip

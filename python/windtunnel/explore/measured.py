@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
+from windtunnel.layout.job import DIMENSIONS
 from windtunnel.layout.priced import Answer
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ def answers_of_rows(rows: Sequence[Row]) -> list[Answer | str]:
         for key in CHOSEN[1:]:
             job["workload"].pop(key, None)
         # What a base lacks, each of its choices has.
-        key = json.dumps([base, row.models], sort_keys=True)
+        # So many GPUs as there are, the slowest sets the pace: layouts share their kernels on equal numbers alone.
+        gpus = math.prod(int((row.scenario["jobs"][0].get("parallelism") or {}).get(axis, 1)) for axis in DIMENSIONS)
+        key = json.dumps([base, row.models, gpus], sort_keys=True)
         groups.setdefault(key, []).append(i)
         bases.setdefault(key, (base, row))
     found: list[Answer | str] = [""] * len(rows)

@@ -6,38 +6,41 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.bill import with_bill
 from windtunnel.explore.prove import reordering
-from windtunnel.explore.search import facts_of
+from windtunnel.explore.rates import rate, tokens_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from windtunnel.explore.prove import Proven
-    from windtunnel.explore.search import Found
+    from windtunnel.explore.rates import Rate
+    from windtunnel.explore.search import Found, Row
     from windtunnel.layout.job import Job
 
 FRONT = 100
 """Layouts of the front that are told."""
 
 
-def outcome(job: Job, found: Found, rows: list[Proven], *, top: int) -> dict[str, Any]:
+def outcome(job: Job, found: Found, rows: list[Proven], *, top: int, objective: str = "time") -> dict[str, Any]:
     """The record that `--json` prints."""
     best = rows[0]
     power, dollars = _bill(job)
-    tokens = best.answer.tokens_per_s * (best.answer.iteration_s or 0.0) / best.best_s if best.best_s else 0.0
-    baseline = found.sailor()
+    gpus = sorted({row[0].gpus for row in found.rows})
+    rates = {number: rate(job, number) for number in gpus}
+    baseline = found.sailor(best.candidate.gpus)
     own = best.answer.iteration_s or 1.0
+    joules, usd = of_token(best, rates)
     return {
         "scenario": job.source.name,
         "model": job.own["model"],
-        "gpus": job.gpus,
+        "gpus": best.candidate.gpus,
+        "objective": objective,
         "interrupted": found.stopped,
         "exhaustive": found.whole,
         "tried": found.tried,
         "fit": len(found.rows),
-        "best": _row(best),
-        "rows": [_row(row) for row in rows[:top]],
-        "front": [
-            {"iteration_s": answer.iteration_s, "memory_bytes": answer.memory_bytes, "layout": candidate.record()}
-            for candidate, answer in found.front()[:FRONT]
-        ],
+        "best": _row(best, rates),
+        "rows": [_row(row, rates) for row in rows[:top]],
+        "front": [_on_front(row, rates) for row in found.front()[:FRONT]],
         "proof": reordering(rows),
         "sailor": None if baseline is None else {
             "iteration_s": baseline[1].iteration_s,
@@ -49,11 +52,29 @@ def outcome(job: Job, found: Found, rows: list[Proven], *, top: int) -> dict[str
         "too_large": found.accounts.too_large,
         "power_w": power,
         "fabric_usd": dollars,
-        "energy_j_per_token": power * job.gpus / _gpus(job) / tokens if power and tokens else None,
+        "energy_j_per_token": joules,
+        "usd_per_token": usd,
     }  # fmt: skip
 
 
-def _row(row: Proven) -> dict[str, Any]:
+def of_token(row: Proven, rates: Mapping[int, Rate]) -> tuple[float | None, float | None]:
+    """Joules and dollars of a token, by the finest run that there is."""
+    found, tokens = rates[row.candidate.gpus], tokens_of((row.candidate, row.answer))
+    return found.joules(row.best_s, tokens), found.dollars(row.best_s, tokens)
+
+
+def _on_front(row: Row, rates: Mapping[int, Rate]) -> dict[str, Any]:
+    candidate, answer = row
+    seconds, tokens, found = answer.iteration_s or 0.0, tokens_of(row), rates[candidate.gpus]
+    return {
+        "iteration_s": answer.iteration_s, "memory_bytes": answer.memory_bytes,
+        "energy_j_per_token": found.joules(seconds, tokens), "usd_per_token": found.dollars(seconds, tokens),
+        "layout": candidate.record(),
+    }  # fmt: skip
+
+
+def _row(row: Proven, rates: Mapping[int, Rate]) -> dict[str, Any]:
+    joules, usd = of_token(row, rates)
     return {
         "layout": row.candidate.record(),
         "estimated_rank": row.estimated_rank,
@@ -66,6 +87,8 @@ def _row(row: Proven) -> dict[str, Any]:
         "micro_batches": row.answer.micro_batches,
         "mfu": row.answer.mfu,
         "tokens_per_s": row.answer.tokens_per_s,
+        "energy_j_per_token": joules,
+        "usd_per_token": usd,
         "limited_by": row.answer.limit(),
         "parts_s": {
             "compute": row.answer.compute_s, "inside": row.answer.inside_s, "data": row.answer.data_s,
@@ -74,10 +97,6 @@ def _row(row: Proven) -> dict[str, Any]:
         "message": row.message,
         "folder": row.folder,
     }  # fmt: skip
-
-
-def _gpus(job: Job) -> int:
-    return int(facts_of(job)["gpus"])
 
 
 def _bill(job: Job) -> tuple[float | None, float | None]:

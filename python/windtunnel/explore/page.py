@@ -30,8 +30,9 @@ def explorer_page(
     best = rows[0]
     marked = Raw('<p class="partial">The search was stopped: this is the best that it had found.</p>')
     head = Raw(
-        f"<header><h1>{text(job.own['model'])} on {job.gpus} GPUs</h1><p>{found.tried:,} layouts asked of the cost "
-        f"model, {len(found.rows):,} fit</p></header>{marked if found.stopped else ''}"
+        f"<header><h1>{text(job.own['model'])} on {best.candidate.gpus} GPUs</h1>"
+        f"<p>{found.tried:,} layouts asked of the cost model, {len(found.rows):,} fit</p></header>"
+        f"{marked if found.stopped else ''}"
     )
     cards = [
         card("iteration", duration(best.best_s), said(best)),
@@ -41,6 +42,9 @@ def explorer_page(
     energy = outcome.get("energy_j_per_token")
     if energy is not None:
         cards.append(card("energy", f"{energy:.3g} J", "a token, by the sheets' power"))
+    usd = outcome.get("usd_per_token")
+    if usd is not None:
+        cards.append(card("dollars", f"{usd * 1e6:.3g} US$", "a million tokens, by the prices of the sheets"))
     drawn = [
         PageRow(
             {key: value for key, value in candidate.record().items() if value is not None},
@@ -52,7 +56,13 @@ def explorer_page(
     front = scatter(Table(job.own["model"], list(KNOBS), figures, drawn), *figures)
     parts = [head, Raw(f'<div class="cards">{"".join(cards)}</div>\n'), _best(rows)]
     if front:
-        parts.append(section("Time against memory", "Red: layouts that no other beats in both.", Raw(front)))
+        parts.append(
+            section(
+                "Time against memory",
+                "Red: layouts that no other beats in all of time, memory and, of several numbers of GPUs, GPU-seconds.",
+                Raw(front),
+            )
+        )
     parts += [_proof(rows), _knobs(found)]
     if advice is not None:
         parts.append(_network(advice))

@@ -64,6 +64,12 @@ class Proven:
         found = next((s for s in (self.packet_s, self.flow_s, self.answer.iteration_s) if s is not None), None)
         return float("inf") if found is None else found
 
+    def placed(self, objective: str) -> tuple[float, ...]:
+        """What layouts are ordered by: those that ran first, by what `objective` says of the finest run."""
+        spent = self.best_s * self.candidate.gpus
+        of = {"time": self.best_s, "memory": float(self.answer.memory_bytes), "energy": spent, "dollars": spent}
+        return (1.0 if self.level < 2 else 2.0, of[objective], self.best_s, self.estimated_rank)
+
     @property
     def level(self) -> int:
         """0 where packets say it, 1 flows, 2 the cost model."""
@@ -79,6 +85,7 @@ def prove(
     packets: int = 0,
     networks: Sequence[Network] = (),
     ideal: bool = False,
+    objective: str = "time",
     limits: Limits | None = None,
     fresh: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -86,7 +93,7 @@ def prove(
 ) -> list[Proven]:
     """The first `flows` of `rows` run as flows, the `packets` fastest of these as packets under each of `networks`.
 
-    Those that ran come first, by their times; the rest follow as the cost model ordered them. `told` hears after each.
+    Those that ran come first, by `objective`; the rest follow as the cost model ordered them. `told` hears after each.
     """
     found = [Proven(candidate, answer, rank) for rank, (candidate, answer) in enumerate(rows, start=1)]
 
@@ -103,7 +110,7 @@ def prove(
         ran = sorted((i for i, row in enumerate(found) if row.flow_s is not None), key=lambda i: found[i].best_s)
         for under in networks or (Network(),):
             run(ran[:packets], "packet", under)
-    return sorted(found, key=lambda row: (min(row.level, 1) if row.level < 2 else 2, row.best_s, row.estimated_rank))
+    return sorted(found, key=lambda row: row.placed(objective))
 
 
 def _point(job: Job, candidate: Candidate, fidelity: str, under: Network, *, ideal: bool) -> Point:
@@ -131,7 +138,8 @@ def reordering(rows: Sequence[Proven]) -> dict[str, float | int | None]:
     """How far the proof changed the order: pairs that ran the other way round, and the largest and mean error."""
     ran = [row for row in rows if row.flow_s is not None and row.answer.iteration_s is not None]
     turned = sum(
-        (a.estimated_rank < b.estimated_rank) != ((a.flow_s or 0.0) <= (b.flow_s or 0.0))
+        ((a.answer.iteration_s, a.estimated_rank) < (b.answer.iteration_s, b.estimated_rank))
+        != ((a.flow_s or 0.0) <= (b.flow_s or 0.0))
         for i, a in enumerate(ran)
         for b in ran[i + 1 :]
     )

@@ -14,11 +14,12 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.space import Accounts, Candidate
 from windtunnel.layout.job import explain
-from windtunnel.layout.priced import Answer, Estimates
+from windtunnel.layout.priced import FIRST, Answer, Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +37,13 @@ SETTLED = 200
 NEAR = 0.97
 """A bound exceeds what it bounds by 3% at most: a line takes gradients to leave a little later than they do."""
 KNOBS = (
-    "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
+    "gpus", "tp", "cp", "ep", "pp", "zero", "replicate", "order", "schedule", "chunks", "run_length", "micro_batch",
     "recompute",
 )  # fmt: skip
+
+
+OBJECTIVES = ("time", "memory", "energy", "dollars")
+"""What layouts can be ranked by. Energy and dollars of a token follow GPUs x time (`windtunnel.explore.rates`)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Settings:
     seed: int = 1
     ideal: bool = False
     objective: str = "time"
-    """What the layouts are ranked by that are settled: `time` or `memory`."""
+    """What the layouts are ranked by that are settled, one of `OBJECTIVES`."""
     settled: int = SETTLED
     """Best layouts that are settled."""
     budget_bytes: int | None = None
@@ -77,18 +82,26 @@ class Found:
     """Whether every candidate was looked at."""
 
     def front(self) -> list[Row]:
-        """Layouts that no other beats in time without taking more memory, the fastest first."""
-        edge: list[Row] = []
+        """Layouts that no other beats in time without more memory of a GPU or more GPU-seconds, the fastest first.
+
+        GPU-seconds are what energy and dollars of a token follow; with one number of GPUs they follow the time.
+        """
+        edges: dict[int, list[Row]] = {}
         for row in self.rows:
+            edge = edges.setdefault(row[0].gpus, [])
             if not edge or row[1].memory_bytes < edge[-1][1].memory_bytes:
                 edge.append(row)
-        return edge
+        found: list[Row] = []
+        for row in sorted((row for edge in edges.values() for row in edge), key=_by_time):
+            if not any(it[1].memory_bytes <= row[1].memory_bytes and spent(it) <= spent(row) for it in found):
+                found.append(row)
+        return found
 
     def ranked(self, objective: str) -> list[Row]:
-        """The layouts, the best by `objective` (`time` or `memory`) first; equals by the other."""
+        """The layouts, the best by `objective` (one of `OBJECTIVES`) first; equals by time or by memory."""
         if objective == "time":
             return self.rows
-        return sorted(self.rows, key=lambda row: (row[1].memory_bytes, row[1].iteration_s or 0.0, row[0]))
+        return sorted(self.rows, key=lambda row: (cost(row, objective), _seconds(row), row[1].memory_bytes, row[0]))
 
     def by_knob(self) -> dict[str, dict[Any, Row]]:
         """The fastest layout with each value of each knob, of knobs that have several; fastest values first."""
@@ -98,9 +111,9 @@ class Found:
                 least.setdefault(getattr(row[0], key), row)
         return {key: least for key, least in best.items() if len(least) > 1}
 
-    def sailor(self) -> Row | None:
-        """The fastest that Sailor's planner can choose."""
-        return next((row for row in self.rows if _sails(row[0])), None)
+    def sailor(self, gpus: int | None = None) -> Row | None:
+        """The fastest that Sailor's planner can choose, of any number of GPUs or of so many."""
+        return next((row for row in self.rows if _sails(row[0]) and gpus in (None, row[0].gpus)), None)
 
     def empty(self) -> str:
         """What emptied the space, the most frequent reason first."""
@@ -120,15 +133,16 @@ def search(
     space: Space,
     settings: Settings,
     *,
+    gpus: Sequence[int] = (),
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Found:
-    """Layouts of `job`, the fastest first. Ctrl-C ends the search with what it has.
+    """Layouts of `job` on its GPUs, or on each number of `gpus`, the fastest first. Ctrl-C ends it with what it has.
 
     Raises `InputError` for a space that contradicts itself or the scenario.
     """
     found = Found()
-    space.check(job)
-    candidates = space.candidates(job, found.accounts.left_out)
+    space.check(job, gpus)
+    candidates = space.candidates(job, found.accounts.left_out, gpus)
     asked = _Asked(job, settings, found, progress)
     try:
         if len(candidates) <= WHOLE:
@@ -160,8 +174,31 @@ def _seconds(row: Row) -> float:
     return row[1].iteration_s or 0.0
 
 
+def spent(row: Row) -> float:
+    """GPU-seconds of an iteration."""
+    return _seconds(row) * row[0].gpus
+
+
+def cost(row: Row, objective: str) -> float:
+    """What `objective` compares, the least being best."""
+    if objective == "memory":
+        return float(row[1].memory_bytes)
+    return _seconds(row) if objective == "time" else spent(row)
+
+
 def _by_time(row: Row) -> tuple[float, Candidate]:
     return _seconds(row), row[0]
+
+
+def _spread(candidates: list[Candidate]) -> list[Candidate]:
+    """Some from everywhere first.
+
+    The first in order have no parallelism, need most memory, and tell a stopped search nothing.
+    """
+    step = max(1, len(candidates) // FIRST)
+    first = candidates[::step]
+    random.Random(1).shuffle(first)  # noqa: S311
+    return [*first, *(it for i, it in enumerate(candidates) if i % step)]
 
 
 class _Asked:
@@ -169,16 +206,24 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
-        self._estimates = Estimates(job.source, job.overrides, job=job.index, ideal=settings.ideal)
+        self._each: dict[int, Estimates] = {}
         self.seen: set[Candidate] = set()
+
+    def _estimates(self, gpus: int) -> Estimates:
+        """Those of layouts on so many GPUs, whose slowest sets the pace: others share no kernels with them."""
+        job = self._job
+        if gpus not in self._each:
+            self._each[gpus] = Estimates(job.source, job.overrides, job=job.index, ideal=self._settings.ideal)
+        return self._each[gpus]
 
     def answer(self, what: str, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
         job, settings = self._job, self._settings
-        fresh = [candidate for candidate in candidates if candidate not in self.seen]
+        fresh = _spread([candidate for candidate in candidates if candidate not in self.seen])
         self.seen.update(fresh)
+        # By GPUs, and spread among those of equal ones: sorting keeps the order of equals.
+        fresh.sort(key=lambda candidate: candidate.gpus)
         own, training = job.own["parallelism"], job.own["training"]
-        choices = [candidate.choice(own, training) for candidate in fresh]
         given: list[tuple[Candidate, Answer | None]] = []
 
         def told(batch: list[Answer]) -> None:
@@ -187,7 +232,11 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
 
-        self._estimates.answers(choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told)
+        for gpus, group in groupby(fresh, key=lambda candidate: candidate.gpus):
+            choices = [candidate.choice(own, training) for candidate in group]
+            self._estimates(gpus).answers(
+                choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told
+            )
         return given
 
     def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
@@ -220,7 +269,8 @@ class _Asked:
 
         def beside() -> list[Row]:
             knobs = [row for least in found.by_knob().values() for row in least.values()]
-            return [*front(), *knobs, *filter(None, [found.sailor()])]
+            numbers = sorted({row[0].gpus for row in found.rows})
+            return [*front(), *knobs, *filter(None, [found.sailor(number) for number in numbers])]
 
         self.until(beside, followed, "apart")
         settled: set[Candidate] = set()
@@ -254,8 +304,11 @@ class _Asked:
 
     def _again(self, candidates: list[Candidate], depth: Depth) -> None:
         own, training = self._job.own["parallelism"], self._job.own["training"]
-        choices = [candidate.choice(own, training) for candidate in candidates]
-        told = dict(zip(candidates, self._estimates.answers(choices, depth=depth), strict=True))
+        told: dict[Candidate, Answer] = {}
+        for gpus in sorted({candidate.gpus for candidate in candidates}):
+            group = [candidate for candidate in candidates if candidate.gpus == gpus]
+            choices = [candidate.choice(own, training) for candidate in group]
+            told.update(zip(group, self._estimates(gpus).answers(choices, depth=depth), strict=True))
         self.found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in self.found.rows]
 
 
@@ -263,13 +316,14 @@ def _rivals(found: Found, settings: Settings, final: Callable[[Row], bool]) -> s
     """Layouts that are not final and may be as fast as the last of the best that are, on the front, or best by knob."""
     ended, others = [row for row in found.rows if final(row)], [row for row in found.rows if not final(row)]
     rivals = set()
-    if settings.objective == "time" and len(ended) >= settings.settled:
-        cut = _seconds(ended[settings.settled - 1])
-        rivals = {row[0] for row in others if NEAR * _seconds(row) <= cut}
+    objective = settings.objective
+    if objective != "memory" and len(ended) >= settings.settled:
+        cut = sorted(cost(row, objective) for row in ended)[settings.settled - 1]
+        rivals = {row[0] for row in others if NEAR * cost(row, objective) <= cut}
 
     def classes(candidate: Candidate) -> Iterator[tuple[str, Any]]:
         yield from ((key, getattr(candidate, key)) for key in KNOBS)
-        yield "sails", _sails(candidate)
+        yield "sails", (_sails(candidate), candidate.gpus)
 
     best: dict[tuple[str, Any], float] = {}
     for row in ended:
@@ -278,11 +332,12 @@ def _rivals(found: Found, settings: Settings, final: Callable[[Row], bool]) -> s
     for row in others:
         if any(NEAR * _seconds(row) < best.get(one, 0.0) for one in classes(row[0])):
             rivals.add(row[0])
-    least = float("inf")
+    least: dict[int, float] = {}
     for row in sorted(found.rows, key=lambda row: (row[1].memory_bytes, _seconds(row))):
+        known = least.get(row[0].gpus, float("inf"))
         if final(row):
-            least = min(least, _seconds(row))
-        elif NEAR * _seconds(row) < least:
+            least[row[0].gpus] = min(known, _seconds(row))
+        elif NEAR * _seconds(row) < known:
             rivals.add(row[0])
     return rivals
 
@@ -301,11 +356,11 @@ def _bare(message: str) -> str:
 
 def _by_stages(asked: _Asked, candidates: list[Candidate]) -> None:
     """More and more stages of each kind, until more of them stop helping."""
-    best: dict[Candidate, float] = {}
-    ended: set[Candidate] = set()
+    best: dict[tuple[int, Candidate], float] = {}
+    ended: set[tuple[int, Candidate]] = set()
     for pp in sorted({candidate.pp for candidate in candidates}):
         wave = [each for each in candidates if each.pp == pp and _kind(each) not in ended]
-        times: dict[Candidate, float] = {}
+        times: dict[tuple[int, Candidate], float] = {}
         for candidate, answer in asked.answer(f"{pp} stages", wave, "apart"):
             if answer is not None and answer.iteration_s is not None:
                 kind = _kind(candidate)
@@ -316,8 +371,8 @@ def _by_stages(asked: _Asked, candidates: list[Candidate]) -> None:
             best[kind] = min(seconds, best.get(kind, float("inf")))
 
 
-def _kind(candidate: Candidate) -> Candidate:
-    return replace(candidate, pp=0, dp=0, chunks=0, run_length=0)
+def _kind(candidate: Candidate) -> tuple[int, Candidate]:
+    return candidate.gpus, replace(candidate, pp=0, dp=0, chunks=0, run_length=0)
 
 
 def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
@@ -325,7 +380,7 @@ def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
     draw = random.Random(settings.seed)  # noqa: S311
 
     def best() -> list[Row]:
-        return [row for row in asked.found.rows if row[0].stages > 1][: settings.keep]
+        return [row for row in asked.found.ranked(settings.objective) if row[0].stages > 1][: settings.keep]
 
     asked.until(best, followed, "apart")
     chosen = [candidate for candidate, _ in best()]

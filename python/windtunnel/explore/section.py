@@ -47,13 +47,14 @@ class Wanted:
         return self.said.get("job")
 
     @property
-    def gpus(self) -> int | None:
-        """GPUs that it is laid out on."""
-        return self.said.get("gpus")
+    def gpus(self) -> tuple[int, ...]:
+        """Numbers of GPUs that it is laid out on; none: those of the job."""
+        found = self.said.get("gpus")
+        return () if found is None else (found,) if isinstance(found, int) else tuple(dict.fromkeys(found))
 
     @property
     def objective(self) -> str:
-        """`time` or `memory`."""
+        """One of `search.OBJECTIVES`."""
         return str(self._of("objective"))
 
     @property
@@ -129,6 +130,9 @@ def section(source: Source, overrides: Sequence[tuple[str, str]], given: Mapping
 def size(place: str, text: object) -> int:
     """A size with its unit, above 0, in bytes; `place` is told where it is none."""
     units = dict(engine.units("size"))
+    if re.fullmatch(r"\s*0+(?:\.0*)?\s*", str(text)):
+        # Nothing is nothing in any unit.
+        raise InputError(f"{place}: expected more than 0, for nothing fits in no memory")
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", str(text))
     if found is None or found.group(2) not in units:
         raise InputError(f"{place}: expected a size with its unit, such as `72 GiB`, found `{text}`")

@@ -49,6 +49,7 @@ def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None 
     jobs = tree.get("jobs") if isinstance(tree, dict) else None
     if not isinstance(jobs, list) or not jobs:
         raise InputError(f"{source.name}: jobs: expected a list of jobs, for a layout is of one of them")
+    _check_buildings(source, tree.get("topology"))
     index = _index(jobs, name, source)
     workload, given = jobs[index].get("workload") or {}, jobs[index].get("parallelism") or {}
     place = f"{source.name}: jobs[{index}]"
@@ -80,6 +81,24 @@ def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None 
     sequence = workload.get("sequence")
     sequence = sequence if isinstance(sequence, int) else 1
     return Job(source, tuple(overrides), index, gpus, batch, sequence, facts["layers"], facts["experts"], own, layout)
+
+
+OWN_GPUS = ("host", "gpu", "gpus", "nic", "nics")
+"""Keys of a host, which buildings have in common."""
+
+
+def _check_buildings(source: Source, topology: object) -> None:
+    """Raises `InputError` for a building with GPUs of its own, which the engine would call an unknown key."""
+    buildings = topology.get("buildings") if isinstance(topology, dict) else None
+    for i, building in enumerate(buildings if isinstance(buildings, list) else []):
+        own = next((key for key in OWN_GPUS if isinstance(building, dict) and key in building), None)
+        if own is not None:
+            raise InputError(
+                f"{source.name}: topology.buildings[{i}].{own}: expected none, for all buildings have the hosts of "
+                "`topology.host`: GPUs of several generations in one job are not modelled\n\n"
+                "hint: name the slower generation in `topology.host.gpu`, for it sets the pace of all; or explore each "
+                "building as a scenario of its own, and share the batch out by their tokens a second"
+            )
 
 
 def explain(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windtunnel import engine
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     Depth = Literal["line", "apart", "close"]
 
 AT_ONCE = 2048
-"""Choices that are answered together: between two lots a search can be stopped, and says where it stands."""
+"""Choices that are answered together, at most: between two lots a search can be stopped, and says where it stands."""
+FIRST = 64
+"""Choices of the first lot; each that took less than `SHORT_S` is followed by one twice as large."""
+SHORT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Answer:
 
 class Estimates:
     """The cost model of one job of a scenario, for one list of choices after another: what lists share is kept.
+
+    All choices are of as many GPUs: kernels take as long as on the slowest of them, and are shared.
 
     As many `threads` as there are cores work answers out unless told otherwise; answers are the same for any number.
     With `ideal` NICs alone are shared.
@@ -104,10 +110,16 @@ class Estimates:
             if told is not None:
                 told(batch)
 
-        asked = {
-            "depth": depth, "fitting": fitting, "budget": budget_bytes, "at_once": AT_ONCE, "choices": list(choices),
-        }  # fmt: skip
-        self._estimates.answers(json.dumps(asked), tell)
+        lot = min(FIRST, AT_ONCE)
+        while len(found) < len(choices):
+            asked = {
+                "depth": depth, "fitting": fitting, "budget": budget_bytes, "at_once": lot,
+                "choices": list(choices[len(found) : len(found) + lot]),
+            }  # fmt: skip
+            began = perf_counter()
+            self._estimates.answers(json.dumps(asked), tell)
+            if perf_counter() - began < SHORT_S:
+                lot = min(2 * lot, AT_ONCE)
         return found
 
 

@@ -47,8 +47,13 @@ def data_folder(given: Path | None) -> Path:
             raise InputError(f"{given}: no such folder\n\nhint: `--data` names a folder with measured tables")
         note_folder(given)
         return given
-    places = [Path(os.environ[ENVIRONMENT])] if ENVIRONMENT in os.environ else []
-    places += [folder.parent / "shared" / "data" for folder in [Path(__file__).resolve().parents[3], Path.cwd()]]
+    if named := os.environ.get(ENVIRONMENT):
+        # Who names a folder means it: other tables would be judged by in its place.
+        if not Path(named).is_dir():
+            raise InputError(f"{named}: no such folder\n\nhint: `{ENVIRONMENT}` names it in the environment")
+        note_folder(Path(named))
+        return Path(named)
+    places = [folder.parent / "shared" / "data" for folder in [Path(__file__).resolve().parents[3], Path.cwd()]]
     for place in places:
         if place.is_dir():
             note_folder(place)

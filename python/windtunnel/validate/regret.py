@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from windtunnel.validate.rows import Row
 
 LEAST = 3
-"""Rows from which a cell has a choice to be judged by."""
+"""Layouts from which a cell has a choice among several to be judged by; two are a pair (`PAIR`)."""
+PAIR = 2
 AXES = ("tp", "cp", "ep", "pp", "dp")
 LAYOUT = ("recompute", "recompute_layers", "layers_per_stage", "expert_tp", "straggle", "sequence_parallel")
 """Keys of `training` that are chosen with a layout."""
@@ -45,7 +46,7 @@ class Cell:
     best_of_three: float
     """The same of the best of the three that are predicted to be fastest."""
     rank_correlation: float
-    """Spearman's, of predicted and measured times."""
+    """Spearman's, of predicted and measured times; of a pair 1 in the right order, else -1, or 0 if predicted equal."""
 
     def record(self) -> dict[str, Any]:
         """A row of a table."""
@@ -92,15 +93,24 @@ def estimated(tables: Sequence[str], data: Path | None = None) -> list[Score]:
 
 
 def cells(score: Score, least: int = LEAST, by: Sequence[str] = ()) -> list[Cell]:
-    """The cells of a table of iterations with at least `least` rows; `by` names groups that make a cell instead."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    """The cells of a table of iterations with at least `least` layouts; `by` names groups that make a cell instead.
+
+    Rows of one layout (measured twice, or in recipes of 8 bits that no scenario tells apart) are no choice: their
+    mean stands for them.
+    """
+    found: dict[str, dict[str, tuple[float, list[float]]]] = {}
     names: dict[str, str] = {}
     for row, predicted in zip(score.rows, score.predicted, strict=True):
         if row.quantity == "time" and row.scenario.get("jobs"):
             key, name = _cell(row) if not by else _named(row, by)
             names.setdefault(key, name)
-            found.setdefault(key, []).append((predicted, row.measured))
-    return [_judged(score.name, names[key], rows) for key, rows in found.items() if len(rows) >= least]
+            layout = json.dumps([row.system, row.scenario], sort_keys=True)
+            found.setdefault(key, {}).setdefault(layout, (predicted, []))[1].append(row.measured)
+    return [
+        _judged(score.name, names[key], [(predicted, sum(times) / len(times)) for predicted, times in layouts.values()])
+        for key, layouts in found.items()
+        if len(layouts) >= least
+    ]
 
 
 def _cell(row: Row) -> tuple[str, str]:
@@ -133,5 +143,10 @@ def _judged(table: str, name: str, rows: Iterable[tuple[float, float]]) -> Cell:
         len(ordered),
         best / float(measured[0]),
         best / float(measured[:3].min()),
-        spearman(predicted, measured) or 0.0,
+        spearman(predicted, measured) or 0.0 if len(ordered) > PAIR else _in_order(predicted, measured),
     )
+
+
+def _in_order(predicted: np.ndarray, measured: np.ndarray) -> float:
+    """Rank correlation of two rows, which have no other."""
+    return float((np.sign(np.diff(predicted)) * np.sign(np.diff(measured))).sum())
