@@ -97,7 +97,7 @@ impl<T: Transport> Engine<T> {
             paths: match self.settings.balancer {
                 Balancer::Spray { paths } | Balancer::Source { paths } | Balancer::Reps { paths } => paths,
                 Balancer::Ecmp | Balancer::DestinationModulo => 1,
-                Balancer::Flowlet { .. } | Balancer::Adaptive => 1 << 16,
+                Balancer::Flowlet { .. } | Balancer::Adaptive | Balancer::RoundRobin => 1 << 16,
             },
             priorities: priorities.len() as u32,
         }
