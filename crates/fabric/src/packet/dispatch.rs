@@ -430,6 +430,7 @@ impl<T: Transport> Engine<T> {
         delivery.late += u64::from(late);
         delivery.delay += delay;
         dispatch.longest = dispatch.longest.max(delay);
+        delivery.queueing += packet.waited();
         let landed = Landed {
             now: Time::from_ps(now),
             flow: number,
@@ -461,14 +462,13 @@ impl<T: Transport> Engine<T> {
         tally.add("arrived_late", dispatch.deliveries.iter().map(|each| each.late).sum());
         tally.add("one_way_delay_ps", dispatch.deliveries.iter().map(|each| each.delay).sum());
         tally.raise("one_way_delay_longest_ps", dispatch.longest);
-        let (mut host, mut network, mut notes, mut queueing) = (0, 0, 0, 0);
+        let (mut host, mut network, mut notes) = (0, 0, 0);
         for (number, port) in (0u32..).zip(&self.fabric.ports) {
             let counters = &port.counters;
             let lost = u64::from(counters.drops - counters.control_drops);
             notes += u64::from(counters.control_drops);
             if self.fabric.is_of_switch(number) {
                 network += lost;
-                queueing += counters.waited;
             } else {
                 host += lost;
             }
@@ -476,7 +476,7 @@ impl<T: Transport> Engine<T> {
         tally.add("data_lost_in_hosts", host);
         tally.add("data_lost_in_network", network);
         tally.add("notes_lost", notes);
-        tally.add("queueing_ps", queueing);
+        tally.add("queueing_ps", dispatch.deliveries.iter().map(|each| each.queueing).sum());
         Some(tally)
     }
 

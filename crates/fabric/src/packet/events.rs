@@ -215,7 +215,8 @@ impl<T: Transport> Engine<T> {
         let packet = &mut packets[id as usize];
         let kind = &kinds[usize::from(port.kind)];
         let reaches = port.transmit(packet, kind, start);
-        packet.joined = u64::from(lead.ways(switches, targets).onwards(packet, port.far));
+        let waited = if Self::has_lines() && port.owner != NONE { packet.waited_by(start) } else { 0 };
+        packet.joined = u64::from(lead.ways(switches, targets).onwards(packet, port.far)) | waited;
         if telemetry.get().is_none() && !port.away {
             if port.launch(id, reaches, packets) {
                 timeline.arm(p, reaches);
