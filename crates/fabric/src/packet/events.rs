@@ -266,6 +266,7 @@ impl<T: Transport> Engine<T> {
         counters.drops += 1;
         if self.packets[id].kind.is_control() {
             counters.control_drops += 1;
+            self.account.totals.control_drops += 1;
         }
         self.hear_loss(p, id);
         self.discard(id);
