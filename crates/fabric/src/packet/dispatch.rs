@@ -100,6 +100,7 @@ impl<T: Transport> Engine<T> {
                 Balancer::Flowlet { .. } | Balancer::Adaptive | Balancer::RoundRobin => 1 << 16,
             },
             priorities: priorities.len() as u32,
+            nic_ports: self.fabric.nic_ports(),
         }
     }
 

@@ -31,6 +31,7 @@ use windtunnel_topology::LinkId;
 
 use self::paths::packet_balancer;
 use self::queues::{Switching, switching};
+pub use self::paths::unsimulated;
 use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
 use super::reduce;
@@ -251,6 +252,7 @@ pub fn meet(
     let settings = &mut plan.packet.settings;
     settings.impairments = troubles.impairments.clone();
     settings.background.clone_from(&troubles.background);
+    paths::keep_to(&scenario.network, &plan.packet.transport, source)?;
     check(settings, source)?;
     answers_fit(settings, source)?;
     testify(&plan.packet, &scenario.network, evidence);
