@@ -198,6 +198,8 @@ pub struct PacketSettings {
     pub impairments: Impairments,
     /// Traffic that nobody waits for.
     pub background: Vec<Background>,
+    /// When messages that are still under way are given up and told as if they had arrived; never if left out.
+    pub until: Option<Span>,
     /// How often queues are looked at; never if left out.
     pub sample_every: Option<Span>,
     /// Queue pairs that are looked at over time.
@@ -240,6 +242,7 @@ impl Default for PacketSettings {
             pfc: None,
             impairments: Impairments::default(),
             background: Vec::new(),
+            until: None,
             sample_every: None,
             watch: None,
             capture: None,
