@@ -202,7 +202,7 @@ def scenario(case: Case, flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[st
 
 
 def measured(case: Case, result: Result, flows: Sequence[Flow]) -> dict[str, float]:
-    """What a run came to; times in us, of the packets that arrived, shares of data packets, and the figures of the transport by their names."""
+    """What a run came to: times in us of what arrived, shares of data packets, and the transport's figures by name."""
     summary = result.summary
     network = summary["network"]["transport"] or {"figures": {}, "deliveries": []}
     figures: dict[str, int] = network["figures"]

@@ -430,8 +430,8 @@ impl<T: Transport> Engine<T> {
         delivery.packets += 1;
         delivery.late += u64::from(late);
         delivery.delay += delay;
-        dispatch.longest = dispatch.longest.max(delay);
         delivery.queueing += packet.waited();
+        dispatch.longest = dispatch.longest.max(delay);
         let landed = Landed {
             now: Time::from_ps(now),
             flow: number,
