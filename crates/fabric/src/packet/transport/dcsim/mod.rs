@@ -179,12 +179,6 @@ impl Dcsim {
         Span::from_ps(fabric.propagation.ps() + hops.round() as u64)
     }
 
-    /// What a SIM and its SIM-ACK take there and back where one DATA is on its way out of each port as they come.
-    fn least_rtt(&self, fabric: &FabricFacts) -> Span {
-        let bytes = u64::from(2 * fabric.hops) * u64::from(fabric.mtu + fabric.control);
-        fabric.propagation + fabric.rate.serialise(windtunnel_kernel::Bytes::new(bytes))
-    }
-
     /// RTT_max on this fabric.
     pub fn rtt(&self, fabric: &FabricFacts) -> Span {
         self.rtt_max.unwrap_or_else(|| self.bound(fabric))
@@ -228,7 +222,7 @@ impl Dispatcher for Dcsim {
                 self.data_packets(fabric)
             ));
         }
-        let (rtt, least) = (self.rtt(fabric), self.least_rtt(fabric));
+        let (rtt, least) = (self.rtt(fabric), least_rtt(fabric));
         if rtt < least {
             return Err(format!(
                 "`rtt_max` is {rtt}, but a SIM and its SIM-ACK that meet one DATA at each port take {least} (of which the propagation \
@@ -315,6 +309,12 @@ impl Dispatcher for Dcsim {
     }
 }
 
+/// What a SIM and its SIM-ACK take there and back where one DATA is on its way out of each port as they come.
+fn least_rtt(fabric: &FabricFacts) -> Span {
+    let bytes = u64::from(2 * fabric.hops) * u64::from(fabric.mtu + fabric.control);
+    fabric.propagation + fabric.rate.serialise(windtunnel_kernel::Bytes::new(bytes))
+}
+
 /// A span times a number.
 fn times(span: Span, factor: f64) -> u64 {
     (span.ps() as f64 * factor).round() as u64
@@ -378,6 +378,12 @@ mod tests {
         let dcsim = Dcsim::default();
         let short = Dcsim { rtt_max: Some(Span::from_us(5)), ..dcsim };
         assert!(refused(short, fabric(9_000)).contains("`rtt_max` is 5 us"));
+        // 7.8 µs and twelve times 9,064 B.
+        let at = |ns| Dcsim { rtt_max: Some(Span::from_ns(ns)), ..dcsim };
+        assert!(refused(at(8_887), fabric(9_000)).contains("take 8.88768 us"));
+        assert_eq!(at(8_888).check(&fabric(9_000)), Ok(()));
+        let nobody = Dcsim { watched_host: Some(129), ..dcsim };
+        assert!(refused(nobody, fabric(9_000)).contains("expected at most 128"));
         let wide = Dcsim { sim_buffer: Some(60), ..dcsim };
         assert!(refused(wide, fabric(9_000)).contains("holds 54 DATA"));
         let huge = Dcsim { sim_buffer: Some(3_000), ..dcsim };
