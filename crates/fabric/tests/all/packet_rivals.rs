@@ -100,8 +100,10 @@ fn phost_leaves_slots_to_the_last_announcement_alone() {
     let tally = engine.tally().expect("a dispatcher");
     let (lost, tokens) = (tally.get("data_lost_in_network"), tally.get("tokens_sent"));
     assert!((180..260).contains(&lost), "{lost}");
-    // What is missing is asked for once, but for tokens whose senders were asked by one receiver alone: none lapse.
-    assert_eq!((tokens, tally.get("data_packets_arrived")), (lost, 320));
+    // What is missing is asked for once, and none of the tokens lapses; only what waits at the port still, until 95 packet times, is asked
+    // for though it comes.
+    assert!((lost..=lost + 16).contains(&tokens), "{tokens} tokens, {lost} lost");
+    assert_eq!(tally.get("data_packets_arrived") - 320, tokens - lost);
     let slots = done.iter().map(|completion| completion.at.ps()).max().expect("messages") / 90_000;
-    assert!((80 + lost..80 + lost + 20).contains(&slots), "{slots} packet times, {lost} lost");
+    assert!((80 + tokens..80 + tokens + 10).contains(&slots), "{slots} packet times, {tokens} tokens");
 }
