@@ -105,5 +105,6 @@ fn phost_leaves_slots_to_the_last_announcement_alone() {
     assert!((lost..=lost + 16).contains(&tokens), "{tokens} tokens, {lost} lost");
     assert_eq!(tally.get("data_packets_arrived") - 320, tokens - lost);
     let slots = done.iter().map(|completion| completion.at.ps()).max().expect("messages") / 90_000;
-    assert!((80 + tokens..80 + tokens + 10).contains(&slots), "{slots} packet times, {tokens} tokens");
+    // And the last waits behind those that waited at the port as the first token was used.
+    assert!((80 + tokens..80 + tokens + 20).contains(&slots), "{slots} packet times, {tokens} tokens");
 }
