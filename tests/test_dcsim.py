@@ -17,6 +17,7 @@ from windtunnel.experiments.collectives import (
     Mean,
     all_to_all,
     all_to_all_v,
+    endless,
     many,
     permutation,
     scenario,
@@ -61,7 +62,12 @@ def test_rivals_finish_and_are_slower(transport: str) -> None:
     [
         ({"parameters": {"bucket": 0}}, "expected a whole number from 1 on, found 0"),
         ({"parameters": {"sim_buffer": 60}}, "`sim_buffer` is 60"),
-        ({"parameters": {"rtt_max": "7 us"}}, "expected at least the propagation there and back: 7.8 us"),
+        ({"parameters": {"rtt_max": "7 us"}}, "take 8.88768 us (of which the propagation is 7.8 us)"),
+        ({"parameters": {"rtt_max": "8 us"}}, "`rtt_max` is 8 us, but a SIM and its SIM-ACK"),
+        ({"parameters": {"watched_host": 99}}, "`watched_host` is 99, expected at most 16"),
+        ({"parameters": {"asynchronous": True, "fraction": 0.5}}, "expected one of both"),
+        ({"load_balancer": "ecmp"}, "`dcsim` draws a path for each packet itself, which `ecmp` would not keep to"),
+        ({"load_balancer": "round_robin"}, "set `load_balancer: spray`"),
         ({"queues": [{"name": "all"}]}, "`network.queues` has 1 priorities, expected 4"),
         ({"recovery": "rack"}, "this transport mends losses by rules of its own"),
         ({"parameters": {"sim_buffers": 3}}, "did you mean `sim_buffer`?"),
@@ -70,6 +76,71 @@ def test_rivals_finish_and_are_slower(transport: str) -> None:
 def test_bad_settings_are_refused(overrides: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=r".*") as caught:
         run(**overrides)
+    assert said in str(caught.value)
+
+
+@pytest.mark.engine
+def test_a_short_rtt_max_that_is_allowed_ends() -> None:
+    found = run(parameters={"rtt_max": "8.9 us"})
+    figures = found["network"]["transport"]["figures"]
+    assert figures["data_bytes_arrived"] == 16 * 15 * BDP * 9_000
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("transport", ["dcsim", "dcqcn"])
+def test_a_transport_without_packets_is_told(transport: str) -> None:
+    found = windtunnel.run(EXAMPLE, overrides={"network.transport": transport}, fidelity="flow").summary
+    (warning,) = [said for said in found["jobs"][0]["warnings"] if "network.transport" in said]
+    assert warning.startswith(f"network.transport: `{transport}` is not simulated at `flow` fidelity")
+
+
+@pytest.mark.engine
+def test_lost_sims_are_no_lost_data() -> None:
+    found = run()
+    network = found["network"]
+    assert network["packets_dropped"] == network["control_packets_dropped"] > 0
+    assert not [said for said in found["warnings"] if "collapse" in said]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("transport", ["dcsim", "phost", "pfabric", "dcpim"])
+def test_queueing_is_a_part_of_the_delay_of_what_arrived(transport: str) -> None:
+    # 30 KB a port lose much, and what was lost had waited too.
+    fabric = Fabric(buffer=30_000)
+    case = Case(transport, all_to_all_v(fabric.hosts, (3, sizes_of(fabric)), 60), fabric=fabric)
+    (found,) = many([case], count=1)
+    assert transport == "dcsim" or found["loss"].mean + found["loss_in_hosts"].mean > 0.01
+    # Beyond 3.9 us of propagation and 6 packet times only between pods: 1.3 us and two of them at least.
+    assert 0 < found["queueing_us"].mean < found["one_way_us"].mean - 1.48
+
+
+@pytest.mark.engine
+def test_flows_without_end_are_seen_for_a_while() -> None:
+    fabric = Fabric()
+    packets = endless(fabric, 100)
+    case = Case("dcsim", all_to_all(fabric.hosts, packets), fabric=fabric, until_us=100)
+    (found,) = many([case], count=1)
+    assert found["cct_us"].mean == 100
+    assert found["data_bytes_arrived"].mean < fabric.hosts * packets * 9_000
+    assert found["utilisation"].mean < found["steady_utilisation"].mean <= 1
+    # The mean over the run is what arrived over what the ports carry in it.
+    whole = found["data_bytes_arrived"].mean / (16 * 100_000 * 100)
+    assert found["utilisation"].mean == pytest.approx(whole)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"fidelity": "flow"}, "needs `fidelity: packet`"),
+        ({"jobs[0].iterations": 2}, "expected one job of one iteration, found 1 jobs, and 2 iterations"),
+        ({"jobs[0].workload.flows.until": "0 us"}, "expected more than 0"),
+    ],
+)
+def test_an_end_of_flows_that_cannot_be_is_refused(overrides: dict[str, Any], said: str) -> None:
+    changed = {"jobs[0].workload.flows.until": "50 us"} | overrides
+    with pytest.raises(InputError, match=r".*") as caught:
+        windtunnel.run(EXAMPLE, overrides=changed)
     assert said in str(caught.value)
 
 

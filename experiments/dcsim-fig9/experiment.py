@@ -43,7 +43,7 @@ def observe(_results: Results) -> dict[str, Any]:
     for most in choices:
         add(f"at most {most} members", plain, 5, [size for size in choices if size <= most])
     traffic = all_to_all_v(plain.hosts, (5, choices), plain.packets(1))
-    points.update({(f"{ppm} ppm", "dcsim"): Case("dcsim", traffic, {"drift_ppm": ppm}) for ppm in DRIFTS})
+    points.update({(f"{ppm} ppm", "dcsim"): Case("dcsim", traffic, {"drift_ppm": ppm}, plain) for ppm in DRIFTS})
     found = dict(zip(points, many(points.values()), strict=True))
 
     def worst(kind: str) -> float:

@@ -98,6 +98,17 @@ pub const ADAPTIVE: Balancing = Balancing {
     packets: Some(|_| Balancer::Adaptive),
 };
 
+/// Ports in turn.
+pub const ROUND_ROBIN: Balancing = Balancing {
+    entry: Entry::new(
+        "round_robin",
+        "packets that come to a switch by one port take the equal ports in turn, control packets too (at flow fidelity \
+         `spray`)",
+    ),
+    flows: LoadBalancer::Spray,
+    packets: Some(|_| Balancer::RoundRobin),
+};
+
 /// REPS (Bonato et al., "REPS: recycled entropy packet spraying", 2024).
 pub const REPS: Balancing = Balancing {
     entry: Entry::new(
@@ -116,7 +127,7 @@ pub const IDEAL: Balancing = Balancing {
 };
 
 /// All, in the order in which they are listed.
-pub const BALANCERS: [&Balancing; 8] =
-    [&ECMP, &DESTINATION_MODULO, &SPRAY, &SOURCE, &FLOWLET, &ADAPTIVE, &REPS, &IDEAL];
+pub const BALANCERS: [&Balancing; 9] =
+    [&ECMP, &DESTINATION_MODULO, &SPRAY, &SOURCE, &FLOWLET, &ADAPTIVE, &ROUND_ROBIN, &REPS, &IDEAL];
 
 windtunnel_kernel::table! { Balancing: "load balancer", BALANCERS }

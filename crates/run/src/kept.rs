@@ -38,7 +38,7 @@ structures! {
     TransportSummary { figures, deliveries }
     NetworkSummary {
         messages, bytes_delivered, undone_messages, undone_bytes, simulated_messages, simulated_bytes, exchanges,
-        packets_delivered, packets_dropped, loss_rate, ecn_marked, pfc_pause_s, pfc_pause_by_tier_s, pfc_pauses,
+        packets_delivered, packets_dropped, control_packets_dropped, loss_rate, ecn_marked, pfc_pause_s, pfc_pause_by_tier_s, pfc_pauses,
         retransmissions, timeouts, timeout_wait_s, mean_queueing_delay_s, reordered_packets, reorder_buffers, link_down, corrupted,
         packets_trimmed, transport, background, path_unevenness, detoured_pairs, detoured, uncaptured, links_most_loaded, queueing_s,
         queued_packets,

@@ -266,6 +266,8 @@ pub(crate) struct NetworkSummary {
     pub packets_delivered: Option<u64>,
     /// Packet fidelity only.
     pub packets_dropped: Option<u64>,
+    /// Of them control packets; packet fidelity only.
+    pub control_packets_dropped: Option<u64>,
     /// Packet fidelity only.
     pub loss_rate: Option<f64>,
     /// Packet fidelity only.
@@ -425,6 +427,7 @@ impl NetworkSummary {
         sum(&mut self.pfc_pauses, totals.pauses);
         sum(&mut self.packets_delivered, totals.data_packets + totals.acknowledgements + totals.notices);
         sum(&mut self.packets_dropped, totals.drops);
+        sum(&mut self.control_packets_dropped, totals.control_drops);
         sum(&mut self.link_down, totals.link_down);
         sum(&mut self.corrupted, totals.corrupted);
         sum(&mut self.packets_trimmed, totals.trims);
@@ -468,10 +471,11 @@ impl NetworkSummary {
                  `network.recovery: rack` waits for them; where queues are longer than the time-out, `network.timeout` does"
             ));
         }
-        if dropped * COLLAPSED > arrived + dropped {
-            let share = 100.0 * dropped as f64 / (arrived + dropped) as f64;
+        let lost = dropped - self.control_packets_dropped.unwrap_or(0).min(dropped);
+        if lost * COLLAPSED > arrived + lost {
+            let share = 100.0 * lost as f64 / (arrived + lost) as f64;
             warnings.push(format!(
-                "network: {dropped} packets were dropped ({share:.0}% of the data packets that were sent), and the times are those of a \
+                "network: {lost} data packets were dropped ({share:.0}% of those that were sent), and the times are those of a \
                  network in collapse; larger `network.buffers`, `network.trimming`, `network.pfc`, or a `network.transport` that holds back \
                  where links inside the fabric are slower than NICs, change that"
             ));
@@ -654,6 +658,21 @@ mod tests {
         for (again, drops, trims, expected) in cases {
             assert_eq!(told(again, drops, trims), expected, "{again} {drops} {trims}");
         }
+        // Lost probes and acknowledgements are no lost data.
+        let told = |drops, control_drops| {
+            let totals = Counters { data_packets: 100_000, drops, control_drops, ..Counters::default() };
+            let mut network = NetworkSummary::default();
+            network.add_packets(&totals, Span::ZERO);
+            assert_eq!(
+                (network.packets_dropped, network.control_packets_dropped),
+                (Some(drops), Some(control_drops))
+            );
+            network.warnings(1.0)
+        };
+        assert_eq!(told(20_000, 20_000), Vec::<String>::new());
+        assert_eq!(told(20_000, 8_889), Vec::<String>::new());
+        let [warning] = &told(20_000, 8_888)[..] else { panic!("one warning") };
+        assert!(warning.starts_with("network: 11112 data packets were dropped (10% of those"), "{warning}");
         assert_eq!(NetworkSummary::default().warnings(1.0), Vec::<String>::new());
     }
 

@@ -5,7 +5,9 @@
 
 The setting is that of DCSIM (Straussman et al., NINeS 2026, section 4.1): a three-level fat tree of 800 Gbps, packets
 of 9,000 B, 650 ns a link (7.8 us there and back), 500 KB a port. A collective is a set of flows that begin together;
-its completion time (CCT) is when its last packet arrives, and of several collectives the mean of theirs.
+its completion time (CCT) is when its last packet arrives, and of several collectives the mean of theirs. Utilisation
+is what part of all hosts' line rate brought bytes that had not arrived before, from the start to the last arrival; of
+flows without end (`Case.until_us`) from the middle to the end of what is seen of them.
 """
 
 from __future__ import annotations
@@ -76,6 +78,8 @@ class Case:
     traffic: Callable[[int], list[Flow]]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     fabric: Fabric = field(default_factory=Fabric)
+    until_us: int | None = None
+    """When flows that are still under way are given up; they are all waited for if left out."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ def all_to_all(hosts: int, packets: int) -> Callable[[int], list[Flow]]:
         return flows
 
     return drawn
+
+
+def endless(fabric: Fabric, until_us: int) -> int:
+    """Packets of a flow that cannot end by then: more than line rate sends."""
+    return int(until_us * 1e-6 * fabric.rate_gbps * 1e9 / 8 / fabric.mtu) + 100
 
 
 def all_to_all_v(
@@ -183,6 +192,8 @@ def scenario(case: Case, flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[st
         "jobs": [{"name": "collectives", "workload": {"flows": {"file": "flows.csv"}}, "iterations": 1}],
         "results": {"ideal": False, "flows": "all"},
     }
+    if case.until_us is not None:
+        text["jobs"][0]["workload"]["flows"]["until"] = f"{case.until_us} us"
     if fabric.slow_cores is not None:
         cores = (fabric.k // 2) ** 2
         slow = [{"part": f"spine{core}", "rate": fabric.slow_cores, "at": "0 ns"} for core in range(0, cores, 2)]
@@ -191,20 +202,19 @@ def scenario(case: Case, flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[st
 
 
 def measured(case: Case, result: Result, flows: Sequence[Flow]) -> dict[str, float]:
-    """What a run came to; times in us, shares of data packets, and the figures of the transport by their names."""
+    """What a run came to: times in us of what arrived, shares of data packets, and the transport's figures by name."""
     summary = result.summary
     network = summary["network"]["transport"] or {"figures": {}, "deliveries": []}
     figures: dict[str, int] = network["figures"]
     groups = sorted({CLASSES[group % len(CLASSES)] for *_, group in flows})
     if len(groups) > 1:
         ends = dict(result.flows.group_by("dimension").agg(pl_max("finish_ps")).iter_rows())
-        cct = sum(ends[group] for group in groups) / len(groups) / 1e6
+        cct, last = sum(ends[group] for group in groups) / len(groups) / 1e6, max(ends.values()) / 1e6
     else:
-        cct = 1e6 * summary["jobs"][0]["iteration_time_s"]["mean"]
+        cct = last = 1e6 * summary["jobs"][0]["iteration_time_s"]["mean"]
     sent, arrived = figures.get("data_packets_sent", 0), max(1, figures.get("data_packets_arrived", 0))
     host = figures.get("data_lost_in_hosts", 0)
-    capacity = case.fabric.hosts * case.fabric.rate_gbps * 1e9 / 8 * 10e-6
-    steady = [row[0] / capacity for row in network["deliveries"]]
+    capacity = case.fabric.hosts * case.fabric.rate_gbps * 1e3 / 8
     sims = figures.get("sims_sent", 0)
     return {
         "cct_us": cct,
@@ -215,9 +225,19 @@ def measured(case: Case, result: Result, flows: Sequence[Flow]) -> dict[str, flo
         "reordered": figures.get("arrived_late", 0) / arrived,
         "reorder_bytes": float((summary["network"]["reorder_buffers"] or {"max_bytes": 0})["max_bytes"]),
         "sim_loss": 1 - figures.get("sims_arrived", 0) / sims if sims else 0.0,
-        "utilisation": steady[len(steady) // 2] if steady else 0.0,
+        "utilisation": figures.get("data_bytes_arrived", 0) / (capacity * last),
+        **_steady(case, network["deliveries"], capacity),
         **{name: float(value) for name, value in figures.items()},
     }
+
+
+def _steady(case: Case, deliveries: Sequence[Sequence[int]], capacity: float) -> dict[str, float]:
+    """Of flows without end, utilisation from the middle to the end, by intervals of 10 us; capacity in bytes a us."""
+    if case.until_us is None:
+        return {}
+    last = case.until_us // 10
+    steady = deliveries[last // 2 : last]
+    return {"steady_utilisation": sum(row[0] for row in steady) / (capacity * 10 * (last - last // 2))}
 
 
 def sizes_of(fabric: Fabric) -> list[int]:
@@ -273,7 +293,10 @@ def table(first: str, found: Mapping[str, Mapping[str, Mean]]) -> pl.DataFrame:
             "one-way us": f"{each['one_way_us'].mean:.2f}",
             "queueing us": f"{each['queueing_us'].mean:.2f}",
             "reordered": f"{each['reordered'].mean:.4f}",
-            "utilisation": f"{each['utilisation'].mean:.3f}",
+            "mean utilisation": f"{each['utilisation'].mean:.3f}",
+            **(
+                {"steady utilisation": f"{each['steady_utilisation'].mean:.3f}"} if "steady_utilisation" in each else {}
+            ),
             "SIM loss": f"{each['sim_loss'].mean:.3f}",
             "seeds": each["cct_us"].count,
         }

@@ -162,6 +162,10 @@ pub fn resolve(
         if let Some(plan) = plans.first_mut() {
             plan.warnings.extend(warnings);
         }
+    } else if network.backend.is_none()
+        && let Some(plan) = plans.first_mut()
+    {
+        plan.warnings.extend(network::unsimulated(&scenario.network, scenario.fidelity.name()));
     }
     for plan in &plans {
         for spec in plan.work.workload.programs.iter().flat_map(|program| &program.specs) {

@@ -453,6 +453,10 @@ pub struct FlowsJob {
     /// A connection matrix (`.cm`) or a table with the columns source, destination, bytes and start_ps (`.csv`).
     #[serde(default)]
     pub file: Option<String>,
+    /// When the job ends: flows that are still under way are given up then and count as done (packet fidelity, one job of one
+    /// iteration). Flows too large to end before it have no end. If left out, all flows are waited for.
+    #[serde(default)]
+    pub until: Option<Duration>,
 }
 
 /// Who sends to whom.

@@ -18,6 +18,8 @@ pub struct LoadBalancer {
     pub of: &'static Balancing,
     /// What switches hash by, for `ecmp`.
     pub hash: EcmpKeys,
+    /// Whether the scenario says so.
+    pub given: bool,
 }
 
 /// What switches hash by for `load_balancer: {ecmp: …}`.
@@ -54,12 +56,12 @@ impl<'de> Deserialize<'de> for LoadBalancer {
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<LoadBalancer, E> {
                 let Name(of) = Name::deserialize(name.into_deserializer())?;
-                Ok(LoadBalancer { of, hash: EcmpKeys::default() })
+                Ok(LoadBalancer { of, hash: EcmpKeys::default(), given: true })
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, entries: A) -> Result<LoadBalancer, A::Error> {
                 let Keys { ecmp } = Keys::deserialize(de::value::MapAccessDeserializer::new(entries))?;
-                Ok(LoadBalancer { of: &ECMP, hash: ecmp })
+                Ok(LoadBalancer { of: &ECMP, hash: ecmp, given: true })
             }
         }
 

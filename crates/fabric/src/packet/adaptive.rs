@@ -1,4 +1,5 @@
-//! Adaptive routing: which port of a switch a packet takes that goes where the least waits, or where a balancer of another crate says.
+//! Adaptive routing: which port of a switch a packet takes that goes where the least waits, or where a balancer of another crate says; and
+//! packets that take all equal ports in turn.
 
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
@@ -6,9 +7,11 @@ use windtunnel_topology::{PortSet, SwitchId};
 
 use super::engine::{AtPorts, Engine};
 use super::packets::{Packet, flag};
+use super::settings::Balancer;
 use super::transport::{BalancerPacket, BalancerPort, BalancerSwitch, Feature, SwitchPolicy, Transport};
 
 const ADAPTIVE: u64 = 0x6164_6170;
+const TURN: u64 = 0x7475_726e;
 
 /// 64 random bits of a packet at a switch.
 fn adaptive_draw(packet: &Packet, switch: u32) -> u64 {
@@ -16,8 +19,8 @@ fn adaptive_draw(packet: &Packet, switch: u32) -> u64 {
 }
 
 impl<T: Transport> Engine<T> {
-    /// The port of `switch` that a packet takes which goes where the least waits; `None` if it cannot go on.
-    pub(super) fn least_loaded(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
+    /// The port of `switch` that a packet takes which came by `from`, by [`Balancer::sees_ports`]; `None` if it cannot go on.
+    pub(super) fn choose_port(&mut self, from: u32, switch: u32, id: u32, now: u64) -> Option<u32> {
         let packet = &self.packets[id];
         if packet.flags & flag::FRESH != 0 && self.lead.rules.is_empty() {
             self.show_queues(switch, packet.to, packet.hash, now);
@@ -51,6 +54,14 @@ impl<T: Transport> Engine<T> {
             _ if !forwards => None,
             0 => None,
             1 => Some(first + ports.nth(0)),
+            _ if self.settings.balancer == Balancer::RoundRobin => {
+                let turns = &mut self.lead.balance.turns;
+                let turn = turns
+                    .entry(from)
+                    .or_insert_with(|| combine(combine(TURN, self.settings.seed), u64::from(from)) as u32);
+                *turn = turn.wrapping_add(1);
+                Some(first + ports.nth(*turn % count as u32))
+            }
             _ => {
                 let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));
                 asked.or_else(|| self.least_of(switch, id, &ports, now))

@@ -10,6 +10,9 @@
 //!
 //! A balancer of another crate ([`SwitchBalancer`](super::transport::SwitchBalancer)) is asked in the place of the search.
 //!
+//! **Round robin**: packets that come to a switch by one port take the equal-cost ports in turn, notes and acknowledgements too, from a
+//! drawn one on.
+//!
 //! **REPS** (Bonato et al., "REPS: Recycled Entropy Packet Spraying", 2024, algorithm 1): the sender keeps up to eight path
 //! numbers whose acknowledgement came unmarked and takes the oldest for its next packet; without any it draws one. A
 //! time-out freezes it: until some round trips later it goes round the numbers that it has, used or not, instead of
@@ -43,6 +46,8 @@ const REPS: u64 = 0x7265_7073;
 pub(super) struct Balance {
     /// By switch and bucket.
     flowlets: FxHashMap<(u32, u16), Flowlet>,
+    /// Packets that have taken a port in turn, by the port that they came by.
+    pub turns: FxHashMap<u32, u32>,
     /// Used again from one packet to the next.
     pub ports: PortSet,
     pub known: Vec<BalancerPort>,

@@ -88,6 +88,13 @@ macro_rules! transports {
                 }
             }
 
+            /// Whether it draws the path of each packet itself, whatever path numbers there are.
+            pub const fn draws_paths(&self) -> bool {
+                match self {
+                    $(Self::$member(_) => <<$type as Transport>::Dispatcher as Dispatcher>::DRAWS_PATHS,)+
+                }
+            }
+
             fn known(&self) -> &dyn Known {
                 match self {
                     $(Self::$member(transport) => transport,)+

@@ -15,9 +15,12 @@ pub struct Counters {
     pub notices: u64,
     /// Packets refused for lack of room or lost on a cable.
     pub drops: u64,
-    /// Of them those lost on a cable that works.
+    /// Of them control packets: acknowledgements, notifications, PULLs, headers of packets that were trimmed before, and endpoints' own
+    /// but those in data queues.
+    pub control_drops: u64,
+    /// Of all those lost on a cable that works.
     pub corrupted: u64,
-    /// Of them those that were on a link that went down, waited for it, or met it.
+    /// Of all those that were on a link that went down, waited for it, or met it.
     pub link_down: u64,
     /// Data packets cut to their headers for lack of room.
     pub trims: u64,
@@ -57,6 +60,7 @@ impl Counters {
         self.acknowledgements += other.acknowledgements;
         self.notices += other.notices;
         self.drops += other.drops;
+        self.control_drops += other.control_drops;
         self.corrupted += other.corrupted;
         self.link_down += other.link_down;
         self.trims += other.trims;

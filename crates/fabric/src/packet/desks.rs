@@ -41,6 +41,8 @@ pub struct Delivery {
     pub late: u64,
     /// Sum of their times from the first bit at the sender's port to the last bit here, in picoseconds.
     pub delay: u64,
+    /// Sum of the parts of them spent in lines of switches.
+    pub queueing: u64,
 }
 
 impl Delivery {
@@ -50,6 +52,7 @@ impl Delivery {
         self.packets += other.packets;
         self.late += other.late;
         self.delay += other.delay;
+        self.queueing += other.queueing;
     }
 }
 

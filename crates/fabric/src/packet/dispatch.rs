@@ -97,9 +97,10 @@ impl<T: Transport> Engine<T> {
             paths: match self.settings.balancer {
                 Balancer::Spray { paths } | Balancer::Source { paths } | Balancer::Reps { paths } => paths,
                 Balancer::Ecmp | Balancer::DestinationModulo => 1,
-                Balancer::Flowlet { .. } | Balancer::Adaptive => 1 << 16,
+                Balancer::Flowlet { .. } | Balancer::Adaptive | Balancer::RoundRobin => 1 << 16,
             },
             priorities: priorities.len() as u32,
+            nic_ports: self.fabric.nic_ports(),
         }
     }
 
@@ -429,6 +430,7 @@ impl<T: Transport> Engine<T> {
         delivery.packets += 1;
         delivery.late += u64::from(late);
         delivery.delay += delay;
+        delivery.queueing += packet.waited();
         dispatch.longest = dispatch.longest.max(delay);
         let landed = Landed {
             now: Time::from_ps(now),
@@ -461,14 +463,13 @@ impl<T: Transport> Engine<T> {
         tally.add("arrived_late", dispatch.deliveries.iter().map(|each| each.late).sum());
         tally.add("one_way_delay_ps", dispatch.deliveries.iter().map(|each| each.delay).sum());
         tally.raise("one_way_delay_longest_ps", dispatch.longest);
-        let (mut host, mut network, mut notes, mut queueing) = (0, 0, 0, 0);
+        let (mut host, mut network, mut notes) = (0, 0, 0);
         for (number, port) in (0u32..).zip(&self.fabric.ports) {
             let counters = &port.counters;
             let lost = u64::from(counters.drops - counters.control_drops);
             notes += u64::from(counters.control_drops);
             if self.fabric.is_of_switch(number) {
                 network += lost;
-                queueing += counters.waited;
             } else {
                 host += lost;
             }
@@ -476,7 +477,7 @@ impl<T: Transport> Engine<T> {
         tally.add("data_lost_in_hosts", host);
         tally.add("data_lost_in_network", network);
         tally.add("notes_lost", notes);
-        tally.add("queueing_ps", queueing);
+        tally.add("queueing_ps", dispatch.deliveries.iter().map(|each| each.queueing).sum());
         Some(tally)
     }
 

@@ -215,7 +215,8 @@ impl<T: Transport> Engine<T> {
         let packet = &mut packets[id as usize];
         let kind = &kinds[usize::from(port.kind)];
         let reaches = port.transmit(packet, kind, start);
-        packet.joined = u64::from(lead.ways(switches, targets).onwards(packet, port.far));
+        let waited = if Self::has_lines() && port.owner != NONE { packet.waited_by(start) } else { 0 };
+        packet.joined = u64::from(lead.ways(switches, targets).onwards(packet, port.far)) | waited;
         if telemetry.get().is_none() && !port.away {
             if port.launch(id, reaches, packets) {
                 timeline.arm(p, reaches);
@@ -265,6 +266,7 @@ impl<T: Transport> Engine<T> {
         counters.drops += 1;
         if self.packets[id].kind.is_control() {
             counters.control_drops += 1;
+            self.account.totals.control_drops += 1;
         }
         self.hear_loss(p, id);
         self.discard(id);

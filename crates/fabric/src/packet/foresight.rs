@@ -30,7 +30,7 @@ impl<T: Transport> Engine<T> {
         if let Some(packet) = self.packets.get(port.flight.head) {
             if port.far.as_switch().is_none() {
                 self.foresee_end(packet);
-            } else if let Some(egress) = ports.get(packet.joined as usize) {
+            } else if let Some(egress) = ports.get(packet.joined as u32 as usize) {
                 prefetch_index(std::slice::from_ref(egress), 0);
                 prefetch_index(std::slice::from_ref(&egress.counters), 0);
             }
@@ -63,7 +63,7 @@ impl<T: Transport> Engine<T> {
         let port = &self.fabric.ports[port as usize];
         if port.far.as_switch().is_some()
             && let Some(packet) = self.packets.get(port.flight.head)
-            && let Some(egress) = self.fabric.ports.get(packet.joined as usize)
+            && let Some(egress) = self.fabric.ports.get(packet.joined as u32 as usize)
         {
             self.packets.prefetch(egress.flight.tail);
             for list in &egress.waiting {

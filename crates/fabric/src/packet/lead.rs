@@ -32,7 +32,8 @@ impl Lead {
             (0..topology.switches()).map_while(|number| topology.switch_rule(SwitchId(number))).collect();
         let simple = !rules.is_empty()
             && forwarder.is_none()
-            && !matches!(balancer, Balancer::Flowlet { .. } | Balancer::Adaptive);
+            && !balancer.sees_ports()
+            && !matches!(balancer, Balancer::Flowlet { .. });
         Self { forwarder, rules, simple, paths: Paths::default(), balance: Balance::default() }
     }
 

@@ -68,6 +68,7 @@ impl<T: Transport> Engine<T> {
 
     /// A packet has come to a switch's port.
     pub(super) fn join_line(&mut self, p: u32, id: u32, now: u64) {
+        self.packets[id].keep_waited();
         self.serve_line(p, now);
         if self.stage_takes(p, id, now) {
             return;

@@ -88,6 +88,8 @@ pub struct PacketNetwork<T: Transport> {
     done: Vec<Completion>,
     /// Between the NIC and the host.
     pub(super) handed: VecDeque<Completion>,
+    /// When what is under way is given up; [`Time::NEVER`] once it has been, and where it is not.
+    until: Time,
     /// Why the run cannot go on.
     fault: Option<String>,
 }
@@ -136,6 +138,7 @@ impl<T: Transport> PacketNetwork<T> {
             chosen.entry((route.from, route.to)).or_default().push(route.links.clone());
         }
         let moves_paths = settings.impairments.moves_paths();
+        let until = settings.until.map_or(Time::NEVER, |until| Time::ZERO + until);
         Ok(Self {
             engine: Engines::new(topology.clone(), settings, transport, nic_latency)?,
             topology,
@@ -159,6 +162,7 @@ impl<T: Transport> PacketNetwork<T> {
             clock: Time::ZERO,
             done: Vec::new(),
             handed: VecDeque::new(),
+            until,
             fault: None,
         })
     }
@@ -314,6 +318,11 @@ impl<T: Transport> PacketNetwork<T> {
         self.messages.len() == self.free.len()
             && self.reductions.is_idle()
             && self.inside.next_time() == Time::NEVER
+    }
+
+    /// When what is under way is to be given up next.
+    fn stop(&mut self) -> Time {
+        if self.until == Time::NEVER || self.is_quiet() { Time::NEVER } else { self.until.max(self.clock) }
     }
 
     /// Hands over the background traffic of the next while, once the clock has come to the end of the last.
@@ -482,7 +491,14 @@ impl<T: Transport> Network for PacketNetwork<T> {
         }
         let horizon = self.horizon();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
-        self.engine.next_time().min(self.inside.next_time()).min(handed).min(horizon).max(self.clock)
+        let stop = self.stop();
+        self.engine
+            .next_time()
+            .min(self.inside.next_time())
+            .min(handed)
+            .min(horizon)
+            .min(stop)
+            .max(self.clock)
     }
 
     fn advance(&mut self, to: Time, arrivals: &mut Vec<Arrival>) {
@@ -493,7 +509,8 @@ impl<T: Transport> Network for PacketNetwork<T> {
         self.draw_background();
         let inside = self.inside.next_time();
         let handed = self.handed.front().map_or(Time::NEVER, |completion| completion.at + self.nic_latency);
-        let bound = limit.min(inside).min(handed).min(self.horizon());
+        let stop = self.stop();
+        let bound = limit.min(inside).min(handed).min(self.horizon()).min(stop);
         let mut reached = bound;
         if self.engine.next_time() <= bound {
             let mut done = std::mem::take(&mut self.done);
@@ -520,6 +537,11 @@ impl<T: Transport> Network for PacketNetwork<T> {
             self.report(&completion, reached, arrivals);
         }
         self.clock = reached;
+        if reached == stop && stop != Time::NEVER {
+            self.until = Time::NEVER;
+            self.inside.advance(reached, arrivals);
+            arrivals.extend(self.take_gone(&|_| true));
+        }
         reached
     }
 

@@ -107,10 +107,10 @@ pub(super) struct Packet {
     /// Of the flow and the path number; with [`flag::ROUTED`] where the next egress port stands in the paths.
     pub hash: u64,
     /// When the next packet on the cable reaches the far end; of one that waits where ports have queues, the port by
-    /// which it came.
+    /// which it came. Where ports have lines, the upper half of one that waits at a switch is [`Self::waited`].
     pub next_time: u64,
     /// When it joined the queue it stands in; of one on a cable, the port by which it leaves the switch at the far end, or
-    /// [`NONE`] where that is the switch's to find.
+    /// [`NONE`] where that is the switch's to find; then the upper half is [`Self::waited`] where ports have lines.
     pub joined: u64,
     /// When its transmission at the sender began; of an acknowledgement that of the data packet that caused it.
     pub stamp: u64,
@@ -138,7 +138,30 @@ pub(super) struct Packet {
     pub color: Color,
 }
 
+/// Picoseconds in a unit of [`Packet::waited`], as a shift.
+const WAIT_BITS: u32 = 8;
+
 impl Packet {
+    /// Of one on a cable, where ports have lines: for how long it has waited at switches so far, in picoseconds to the nearest 256.
+    #[inline]
+    pub(super) const fn waited(&self) -> u64 {
+        (self.joined >> 32) << WAIT_BITS
+    }
+
+    /// It joins a switch's line: what it has waited so far is kept.
+    #[inline]
+    pub(super) const fn keep_waited(&mut self) {
+        self.next_time = (self.next_time & NONE as u64) | (self.joined >> 32) << 32;
+    }
+
+    /// What [`Self::joined`] is to say of that on the cable, as the packet leaves a switch's line at `start`.
+    #[inline]
+    pub(super) const fn waited_by(&self, start: u64) -> u64 {
+        let more = (start.saturating_sub(self.joined) + (1 << (WAIT_BITS - 1))) >> WAIT_BITS;
+        let sum = (self.next_time >> 32) + more;
+        (if sum > NONE as u64 { NONE as u64 } else { sum }) << 32
+    }
+
     /// A hash of what it says, not of where it lies.
     pub(super) fn digest(&self) -> u64 {
         let bits = u64::from(self.wire) << 32 | u64::from(self.kind as u8) << 8 | u64::from(self.flags);

@@ -45,6 +45,8 @@ pub enum Balancer {
     },
     /// Every packet takes the equal-cost port with the fewest bytes, at every switch.
     Adaptive,
+    /// Every packet takes the next of the equal-cost ports, at every switch, by a turn of each port that packets come by.
+    RoundRobin,
     /// As `Spray`, and the number names the path: so many in a row as a switch has ports up take each of them once.
     Source {
         /// Path numbers, 1 to 65,536.
@@ -72,14 +74,22 @@ impl Balancer {
         }
     }
 
+    /// Whether a switch looks at all its equal-cost ports for each packet.
+    pub(super) const fn sees_ports(self) -> bool {
+        matches!(self, Self::Adaptive | Self::RoundRobin)
+    }
+
     /// Whether packets carry path numbers.
-    pub(super) const fn numbers(self) -> bool {
+    pub const fn numbers(self) -> bool {
         matches!(self, Self::Spray { .. } | Self::Source { .. } | Self::Reps { .. })
     }
 
     /// Whether packets of a queue pair take many paths at a time.
     pub const fn spreads(self) -> bool {
-        matches!(self, Self::Spray { .. } | Self::Source { .. } | Self::Adaptive | Self::Reps { .. })
+        matches!(
+            self,
+            Self::Spray { .. } | Self::Source { .. } | Self::Adaptive | Self::RoundRobin | Self::Reps { .. }
+        )
     }
 }
 
@@ -190,6 +200,8 @@ pub struct PacketSettings {
     pub impairments: Impairments,
     /// Traffic that nobody waits for.
     pub background: Vec<Background>,
+    /// When messages that are still under way are given up and told as if they had arrived; never if left out.
+    pub until: Option<Span>,
     /// How often queues are looked at; never if left out.
     pub sample_every: Option<Span>,
     /// Queue pairs that are looked at over time.
@@ -233,6 +245,7 @@ impl Default for PacketSettings {
             pfc: None,
             impairments: Impairments::default(),
             background: Vec::new(),
+            until: None,
             sample_every: None,
             watch: None,
             capture: None,

@@ -40,7 +40,7 @@ impl<T: Transport> Engine<T> {
             self.packets[id].next_time = u64::from(p);
         }
         if egress == NONE {
-            let Some(found) = self.find_hop(switch, id, now) else { return };
+            let Some(found) = self.find_hop(p, switch, id, now) else { return };
             egress = found;
         }
         if self.fabric.ports[egress as usize].down {
@@ -50,17 +50,17 @@ impl<T: Transport> Engine<T> {
         self.enqueue(egress, id, now);
     }
 
-    /// The port by which a packet leaves `switch`, where more than its hash decides; `None` if the switch has taken it in or
+    /// The port by which a packet that came by `from` leaves `switch`, where more than its hash decides; `None` if the switch has taken it in or
     /// dropped it.
-    fn find_hop(&mut self, switch: u32, id: u32, now: u64) -> Option<u32> {
+    fn find_hop(&mut self, from: u32, switch: u32, id: u32, now: u64) -> Option<u32> {
         let packet = &mut self.packets[id];
         if packet.flags & flag::REDUCED != 0 {
             self.reduce(switch, id, now);
             return None;
         }
         let (at, first) = (SwitchId(switch), self.fabric.switches[switch as usize].first);
-        if self.settings.balancer == Balancer::Adaptive {
-            let egress = self.least_loaded(switch, id, now);
+        if self.settings.balancer.sees_ports() {
+            let egress = self.choose_port(from, switch, id, now);
             if egress.is_none() {
                 self.drop_unled(first, id);
             }

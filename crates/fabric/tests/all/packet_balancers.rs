@@ -85,6 +85,25 @@ fn adaptive_spreads_evenly_where_all_is_symmetric() {
     assert!(later.iter().map(|done| done.at).max() > done.iter().map(|done| done.at).max());
 }
 
+/// Packets of one port take the cables in turn: of any number each cable carries as many, to one, and what comes by another port has
+/// turns of its own.
+#[test]
+fn round_robin_takes_the_cables_in_turn() {
+    let topology = two_leaves(3, 8);
+    for (senders, packets) in [(1_u32, 83_u64), (3, 40)] {
+        let settings = PacketSettings { ack_every: 0, ..settings(Balancer::RoundRobin) };
+        let mut engine = engine(&topology, settings, NoTransport::default());
+        for host in 0..senders {
+            send_on(&mut engine, 0, host, 3 + host, packets * PAYLOAD);
+        }
+        assert_eq!(drain(&mut engine).len(), senders as usize);
+        let carried: Vec<u64> = up(&topology, &engine).iter().map(|report| report.data_packets).collect();
+        assert_eq!((carried.len(), carried.iter().sum::<u64>()), (8, u64::from(senders) * packets));
+        let most = if senders == 1 { 11 } else { 15 };
+        assert!(carried.iter().all(|&found| (10..=most).contains(&found)), "{carried:?}");
+    }
+}
+
 /// A burst that meets cables with other packets goes where the least waits: 3 cables that hold 0, 1 and 2 packets and 6
 /// packets at once end with 3 each.
 #[test]
@@ -225,6 +244,7 @@ fn balancers_deliver_everything_and_repeat_themselves() {
     for balancer in [
         Balancer::Flowlet { gap: Span::from_ns(500) },
         Balancer::Adaptive,
+        Balancer::RoundRobin,
         Balancer::Reps { paths: 64 },
         Balancer::Spray { paths: 16 },
     ] {

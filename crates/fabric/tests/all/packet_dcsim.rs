@@ -326,7 +326,8 @@ fn settings_that_cannot_work_are_refused() {
     let short = Dcsim { rtt_max: Some(Span::from_us(2)), ..dcsim };
     assert_eq!(
         refused(settings(), short),
-        "transport `dcsim`: `rtt_max` is 2 us, expected at least the propagation there and back: 2.6 us; left out, it is 7.347072 us"
+        "transport `dcsim`: `rtt_max` is 2 us, but a SIM and its SIM-ACK that meet one DATA at each port take 2.96256 us (of which the \
+         propagation is 2.6 us), and SIMs that take longer are taken for lost: expected at least that; left out, it is 7.347072 us"
     );
     let buffers = vec![BufferSettings { size: Bytes::new(60_000), alpha: 1.0, reserve: Bytes::ZERO }];
     let wide = Dcsim { sim_buffer: Some(12), ..dcsim };

@@ -336,6 +336,7 @@ fn every_balancer() {
     let balancers = [
         Balancer::Flowlet { gap: Span::from_us(1) },
         Balancer::Adaptive,
+        Balancer::RoundRobin,
         Balancer::Reps { paths: 16 },
         Balancer::DestinationModulo,
     ];

@@ -12,6 +12,7 @@ mod paths;
 mod queues;
 mod recovery;
 pub mod transport;
+mod until;
 
 use windtunnel_fabric::balancers::BALANCERS;
 use windtunnel_fabric::packet::transport::{Dcqcn, Endpoint, Recovery};
@@ -30,6 +31,7 @@ use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 
 use self::paths::packet_balancer;
+pub use self::paths::unsimulated;
 use self::queues::{Switching, switching};
 use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
@@ -129,6 +131,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
         routes,
         impairments: Impairments::default(),
         background: Vec::new(),
+        until: None,
         sample_every: scenario.results.queues.map(|every| every.0),
         watch: watching.watch,
         capture: watching.capture,
@@ -234,6 +237,7 @@ pub fn meet(
     source: &str,
     evidence: &mut EvidenceList,
 ) -> Result<(), InputError> {
+    plan.packet.settings.until = until::until(scenario, plan.backend.is_some(), source)?;
     if let Some(backend) = &plan.backend {
         let slow = &plan.packet.settings.slow_links;
         backend::meet(backend, scenario, fabric, slow, troubles, source)?;
@@ -250,6 +254,7 @@ pub fn meet(
         return Err(InputError::new(format!("{source}: network.load_balancer"), message)
             .hint(format!("expected {known}")));
     }
+    paths::keep_to(&scenario.network, &plan.packet.transport, source)?;
     let settings = &mut plan.packet.settings;
     settings.impairments = troubles.impairments.clone();
     settings.background.clone_from(&troubles.background);

@@ -1,7 +1,9 @@
 //! What packets take the scenario's load balancer for.
 
 use windtunnel_fabric::balancers;
-use windtunnel_fabric::packet::Balancer;
+use windtunnel_fabric::packet::{Balancer, TransportChoice};
+use windtunnel_plan::error::InputError;
+use windtunnel_plan::network_plan::Chosen;
 
 use crate::schema::Network;
 
@@ -9,4 +11,34 @@ use crate::schema::Network;
 pub(super) fn packet_balancer(network: &Network) -> Option<Balancer> {
     let around = balancers::Around { paths: network.paths, gap: network.flowlet_gap.0 };
     network.load_balancer.of.packets.map(|make| make(around))
+}
+
+/// Refuses a load balancer that the scenario names beside a transport that draws paths itself, which packets would have to keep to.
+///
+/// # Errors
+/// [`InputError`] for one that does not go by path numbers.
+pub(super) fn keep_to(network: &Network, transport: &Chosen, source: &str) -> Result<(), InputError> {
+    let name = transport.name.as_str();
+    let known = TransportChoice::by_name(name).filter(|_| !transport.own);
+    let draws = known.is_some_and(|known| known.draws_paths());
+    if !draws || !network.load_balancer.given || packet_balancer(network).is_none_or(Balancer::numbers) {
+        return Ok(());
+    }
+    let balancer = network.load_balancer.of.entry.name;
+    let message =
+        format!("`{name}` draws a path for each packet itself, which `{balancer}` would not keep to");
+    Err(InputError::new(format!("{source}: network.load_balancer"), message)
+        .hint("leave `load_balancer` out, or set `load_balancer: spray`"))
+}
+
+/// Warns that the transport which the scenario names is not simulated where no packets are.
+pub fn unsimulated(network: &Network, fidelity: &str) -> Option<String> {
+    let (key, name) = match (&network.congestion, &network.transport) {
+        (Some(law), _) => ("congestion", law),
+        (None, name) => ("transport", name.as_ref()?),
+    };
+    Some(format!(
+        "network.{key}: `{name}` is not simulated at `{fidelity}` fidelity, which has neither its losses nor its queues nor its rates; \
+         `fidelity: packet` has them"
+    ))
 }

@@ -175,10 +175,12 @@ impl<T: Transport> Engine<T> {
     /// Counts what is on the cable of port `p` as lost; it is forgotten as it reaches the far end. Of an away port that is what
     /// has left in this window, which waits for its end; what left before is on the cable half at the far end.
     fn doom(&mut self, p: u32) {
-        let (mut id, mut lost) = (self.fabric.ports[p as usize].flight.head, 0);
+        let (mut id, mut lost, mut notes) = (self.fabric.ports[p as usize].flight.head, 0, 0);
         // One that an earlier change has doomed is counted.
         let mut doom = |packet: &mut Packet| {
-            lost += u32::from(packet.flags & flag::DOOMED == 0);
+            let fresh = u32::from(packet.flags & flag::DOOMED == 0);
+            lost += fresh;
+            notes += fresh * u32::from(packet.kind.is_control());
             packet.flags |= flag::DOOMED;
         };
         while id != NONE {
@@ -190,8 +192,10 @@ impl<T: Transport> Engine<T> {
             self.leaving(p).for_each(doom);
         }
         self.account.totals.drops += u64::from(lost);
+        self.account.totals.control_drops += u64::from(notes);
         self.account.totals.link_down += u64::from(lost);
         self.fabric.ports[p as usize].counters.drops += lost;
+        self.fabric.ports[p as usize].counters.control_drops += notes;
     }
 
     /// A packet meets a link that is down.

@@ -4,6 +4,11 @@
 //! fewest packets left (§3.2). A token names a packet and is good for 1.5 packet times; when its port is free, a sender serves the flow with
 //! the fewest packets left among those with a token. A flow of at most a bandwidth–delay product has tokens for all of it from the start.
 //!
+//! **Free tokens** (as in the simulator that dcPIM is compared in) are good for as many packet times as there are, and those of a token.
+//! They count as given: the flow is given no more for twice that long. From an announcement on, a receiver gives nobody a token for as many
+//! slots as the flow has free tokens; the number is the receiver's, and another announcement sets it anew. So of many short flows at once
+//! it leaves slots to one, not to all of them: their senders can use only few of the tokens before they lapse.
+//!
 //! **Window.** A receiver stops giving tokens to a flow of which `window` are out without data. It then waits for `window_timeout` after the
 //! last one; data that arrives meanwhile does not wake it (as in the simulator that dcPIM is compared in). So a flow alone has one window of
 //! tokens each window and `window_timeout`, where the window is less than what a round trip holds.
@@ -91,6 +96,8 @@ struct Flow {
     active: bool,
     heard: u64,
     watched: bool,
+    /// The number of the next free token.
+    numbered: u32,
 }
 
 /// A flow that is received.
@@ -99,8 +106,6 @@ struct Peer {
     got: Received,
     /// How many tokens are due before a pause.
     goal: u32,
-    /// Slots to be left to the packets that need no token.
-    hold: u32,
     last: u64,
     sleeps: u64,
     listed: bool,
@@ -125,6 +130,10 @@ pub struct PHostNic {
     listed: Vec<u32>,
     /// When the next slot for a token is; `None` while nobody wants one.
     next_token: Option<u64>,
+    /// No slot is before.
+    next_slot: u64,
+    /// Slots left to packets that need no token.
+    hold: u32,
     tokens: u64,
     expired: u64,
 }
@@ -140,10 +149,10 @@ impl PHostNic {
         out.send(Parcel { flow, back, load: Load::Note(note), line: 0, path, rank: 0 });
     }
 
-    fn announce(&mut self, number: u32, now: u64, out: &mut Outbox) {
+    /// Announces a flow, the last `free` packets of which have free tokens.
+    fn announce(&mut self, number: u32, free: u32, now: u64, out: &mut Outbox) {
         let flow = &self.flows[number as usize];
-        let free = u64::from(flow.tokens.len() as u32);
-        let note = Note { kind: RTS, a: flow.limit, b: flow.una, c: free };
+        let note = Note { kind: RTS, a: flow.limit, b: flow.una, c: u64::from(free) };
         self.note(number, false, note, out);
         if !std::mem::replace(&mut self.flows[number as usize].watched, true) {
             self.watch.push_back((now + self.patience, number));
@@ -152,6 +161,12 @@ impl PHostNic {
 
     /// The token clock: one slot.
     fn give(&mut self, now: u64, out: &mut Outbox) {
+        if self.hold > 0 {
+            self.hold -= 1;
+            self.next_slot = now + self.slot;
+            self.next_token = Some(self.next_slot);
+            return;
+        }
         self.listed.retain(|&number| {
             let peer = &mut self.peers[number as usize];
             peer.listed = peer.got.arrived < peer.got.limit;
@@ -174,10 +189,6 @@ impl PHostNic {
                 peer.got.seen = peer.got.given + 1 - self.window;
             }
             let left = peer.got.limit - peer.got.arrived;
-            if peer.got.given >= peer.goal {
-                // A pause is over: what is missing now is asked for again.
-                peer.goal = peer.got.given + left;
-            }
             if best.is_none_or(|(least, _)| left <= least) {
                 best = Some((left, number));
             }
@@ -186,11 +197,12 @@ impl PHostNic {
             self.next_token = (wake < u64::MAX).then_some(wake);
             return;
         };
-        self.next_token = Some(now + self.slot);
+        self.next_slot = now + self.slot;
+        self.next_token = Some(self.next_slot);
         let peer = &mut self.peers[number as usize];
-        if peer.hold > 0 {
-            peer.hold -= 1;
-            return;
+        if peer.got.given >= peer.goal {
+            // A pause is over: what is missing now is asked for again.
+            peer.goal = peer.got.given + left;
         }
         let from = peer.got.at;
         let got = &peer.got;
@@ -212,7 +224,8 @@ impl PHostNic {
         let peer = &mut self.peers[number as usize];
         if peer.got.arrived < peer.got.limit && !std::mem::replace(&mut peer.listed, true) {
             self.listed.push(number);
-            self.next_token = Some(self.next_token.map_or(now, |at| at.min(now + self.slot)));
+            let first = self.next_slot.max(now);
+            self.next_token = Some(self.next_token.map_or(first, |at| at.min(first)));
         }
     }
 }
@@ -270,13 +283,14 @@ impl Dispatcher for PHost {
             let good = now + u64::from(message.packets) * nic.slot + nic.good;
             flow.remaining = message.packets;
             for sequence in message.first..message.first + message.packets {
-                flow.tokens.push_back((good, sequence, 0));
+                flow.tokens.push_back((good, sequence, flow.numbered));
+                flow.numbered += 1;
             }
             if !std::mem::replace(&mut flow.active, true) {
                 nic.active.push(message.flow);
             }
         }
-        nic.announce(message.flow, now, out);
+        nic.announce(message.flow, if short { message.packets } else { 0 }, now, out);
     }
 
     fn on_note(&self, nic: &mut PHostNic, heard: &Heard, out: &mut Outbox) {
@@ -286,10 +300,19 @@ impl Dispatcher for PHost {
             RTS => {
                 let peer = &mut nic.peers[heard.flow as usize];
                 if a > peer.got.limit {
-                    peer.goal += a - peer.got.limit;
+                    let (added, free) = (a - peer.got.limit, c as u32);
+                    peer.goal += added;
                     peer.got.limit = a;
-                    peer.hold = c as u32;
                     peer.sleeps = 0;
+                    if free > 0 {
+                        peer.got.given += free;
+                        peer.got.at = a;
+                        peer.last = now;
+                        if peer.got.given >= peer.goal {
+                            peer.sleeps = now + 2 * u64::from(free) * nic.slot;
+                        }
+                    }
+                    nic.hold = free;
                 }
                 nic.list(heard.flow, now);
             }
@@ -297,6 +320,7 @@ impl Dispatcher for PHost {
                 let flow = &mut nic.flows[heard.flow as usize];
                 flow.heard = now;
                 flow.remaining = c as u32;
+                flow.numbered = flow.numbered.max(b + 1);
                 flow.tokens.push_back((now + nic.good, a, b));
                 if !std::mem::replace(&mut flow.active, true) {
                     nic.active.push(heard.flow);
@@ -316,6 +340,8 @@ impl Dispatcher for PHost {
     fn on_data(&self, nic: &mut PHostNic, data: &Landed, out: &mut Outbox) {
         let peer = &mut nic.peers[data.flow as usize];
         peer.got.take(data);
+        // Free tokens are used before the announcement that tells of them.
+        peer.got.given = peer.got.given.max(peer.got.seen);
         if data.whole || !data.fresh {
             let note = Note { kind: ACK, a: data.expected, ..Note::default() };
             nic.note(data.flow, true, note, out);
@@ -370,7 +396,7 @@ impl Dispatcher for PHost {
                 flow.watched = true;
                 nic.watch.push_back((now + nic.patience, number));
             } else {
-                nic.announce(number, now, out);
+                nic.announce(number, 0, now, out);
             }
         }
     }

@@ -135,6 +135,13 @@ super::built_in::built_in! {
         "watched_host" => Packets(watched_host), "a NIC port, counted from 1, whose arrivals of SIMs and DATA are correlated";
         "shuffle" => Flag(shuffle), "whether flows that begin together take turns in a drawn order";
     }
+    check: |dcsim| {
+        if dcsim.asynchronous && dcsim.fraction < 1.0 {
+            let message = "with `asynchronous: true` DATA leaves as its SIM-ACK comes, whatever the fraction: expected one of both";
+            return Err(super::Unfit { key: "fraction", message: message.to_owned() });
+        }
+        Ok(())
+    },
 }
 
 crate::dispatched!(Dcsim);
@@ -189,6 +196,7 @@ impl Dispatcher for Dcsim {
     type Used = Dispatching;
     type Nic = DcsimNic;
     const NAME: &'static str = "dcsim";
+    const DRAWS_PATHS: bool = true;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if (1..4).contains(&fabric.priorities) {
@@ -214,12 +222,19 @@ impl Dispatcher for Dcsim {
                 self.data_packets(fabric)
             ));
         }
-        let rtt = self.rtt(fabric);
-        if rtt < fabric.propagation {
+        let (rtt, least) = (self.rtt(fabric), least_rtt(fabric));
+        if rtt < least {
             return Err(format!(
-                "`rtt_max` is {rtt}, expected at least the propagation there and back: {}; left out, it is {}",
+                "`rtt_max` is {rtt}, but a SIM and its SIM-ACK that meet one DATA at each port take {least} (of which the propagation \
+                 is {}), and SIMs that take longer are taken for lost: expected at least that; left out, it is {}",
                 fabric.propagation,
                 self.bound(fabric)
+            ));
+        }
+        if let Some(host) = self.watched_host.filter(|&host| host > fabric.nic_ports) {
+            return Err(format!(
+                "`watched_host` is {host}, expected at most {}: the NIC ports that there are",
+                fabric.nic_ports
             ));
         }
         Ok(())
@@ -294,6 +309,12 @@ impl Dispatcher for Dcsim {
     }
 }
 
+/// What a SIM and its SIM-ACK take there and back where one DATA is on its way out of each port as they come.
+fn least_rtt(fabric: &FabricFacts) -> Span {
+    let bytes = u64::from(2 * fabric.hops) * u64::from(fabric.mtu + fabric.control);
+    fabric.propagation + fabric.rate.serialise(windtunnel_kernel::Bytes::new(bytes))
+}
+
 /// A span times a number.
 fn times(span: Span, factor: f64) -> u64 {
     (span.ps() as f64 * factor).round() as u64
@@ -316,6 +337,7 @@ mod tests {
             buffer: None,
             paths: 1 << 16,
             priorities: 0,
+            nic_ports: 128,
         }
     }
 
@@ -356,6 +378,12 @@ mod tests {
         let dcsim = Dcsim::default();
         let short = Dcsim { rtt_max: Some(Span::from_us(5)), ..dcsim };
         assert!(refused(short, fabric(9_000)).contains("`rtt_max` is 5 us"));
+        // 7.8 µs and twelve times 9,064 B.
+        let at = |ns| Dcsim { rtt_max: Some(Span::from_ns(ns)), ..dcsim };
+        assert!(refused(at(8_887), fabric(9_000)).contains("take 8.88768 us"));
+        assert_eq!(at(8_888).check(&fabric(9_000)), Ok(()));
+        let nobody = Dcsim { watched_host: Some(129), ..dcsim };
+        assert!(refused(nobody, fabric(9_000)).contains("expected at most 128"));
         let wide = Dcsim { sim_buffer: Some(60), ..dcsim };
         assert!(refused(wide, fabric(9_000)).contains("holds 54 DATA"));
         let huge = Dcsim { sim_buffer: Some(3_000), ..dcsim };

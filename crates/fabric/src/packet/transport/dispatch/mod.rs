@@ -53,6 +53,8 @@ pub struct FabricFacts {
     pub paths: u32,
     /// How many priorities `network.queues` sets up; 0 where it is not given.
     pub priorities: u32,
+    /// NIC ports of the fabric.
+    pub nic_ports: u32,
 }
 
 impl FabricFacts {
@@ -285,6 +287,9 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
 
     /// Its name in a scenario.
     const NAME: &'static str;
+
+    /// Whether it draws the path of each packet itself, which switches have to keep to.
+    const DRAWS_PATHS: bool = false;
 
     /// Whether what goes back takes the links of what comes, the other way: each queue pair has one path then, whatever the path numbers.
     #[inline]
