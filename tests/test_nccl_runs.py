@@ -28,7 +28,13 @@ KINDS = {
     "reduce": "reduce",
     "alltoall": "all_to_all",
 }
-SAMPLE = {"alps": (1, 2, 32), "azure-ndv4": (1, 16), "example-cluster01": (2, 10), "gcp-a3-mega": (2, 4), "aws-p5": (2, 8)}
+SAMPLE = {
+    "alps": (1, 2, 32),
+    "azure-ndv4": (1, 16),
+    "example-cluster01": (2, 10),
+    "gcp-a3-mega": (2, 4),
+    "aws-p5": (2, 8),
+}
 EVERY = {
     "aws-p5": (1, 2, 16, 64),
     "alps": (1, 2, 8, 32, 128, 1024),

@@ -59,9 +59,8 @@ def test_a_message_takes_a_part_of_the_time(nics: int, fidelity: str, tmp_path: 
 def test_programs_that_name_nics_have_these(fidelity: str, tmp_path: Path) -> None:
     """A message that names the second NIC leaves by it alone, and takes as long as by one."""
     program = tmp_path / "named.goal"
-    program.write_text(
-        f"num_ranks 2\nrank 0 {{\nl1: send {BYTES}b to 1 tag 1 nic 1\n}}\nrank 1 {{\nl1: recv {BYTES}b from 0 tag 1\n}}\n"
-    )
+    sender, receiver = f"l1: send {BYTES}b to 1 tag 1 nic 1", f"l1: recv {BYTES}b from 0 tag 1"
+    program.write_text(f"num_ranks 2\nrank 0 {{\n{sender}\n}}\nrank 1 {{\n{receiver}\n}}\n")
     one, _ = seconds(scenario(1, {"goal": str(program)}, fidelity), tmp_path / "one")
     named, used = seconds(scenario(4, {"goal": str(program)}, fidelity), tmp_path / "named")
     assert named == pytest.approx(one, rel=0.02)
