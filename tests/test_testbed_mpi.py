@@ -205,7 +205,10 @@ def test_what_a_killed_launch_leaves_is_taken_away(command: Command, tmp_path: P
         there: list[int] = []
         try:
             # Until the ranks have come.
-            while time.monotonic() < until and not (there := ranks(f"{ours}h1-0")):
+            while time.monotonic() < until and not there:
+                there = [
+                    pid for name in spaces() if name.startswith(ours) and name.endswith("h1-0") for pid in ranks(name)
+                ]
                 time.sleep(0.05)
         finally:
             process.send_signal(signal.SIGKILL)

@@ -124,7 +124,8 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
                                            read_systems(None))  # fmt: skip
         assert found is not None
         keys = (
-            "graphs", "fused_experts", "padded_experts", "hidden_exchange", "capacity_factor", "dispatch", "framework",
+            "graphs", "fused_experts", "fused_expert_mlp", "padded_experts", "hidden_exchange", "capacity_factor",
+            "dispatch", "framework",
         )  # fmt: skip
         told = found.rows[0].scenario["jobs"][0]["workload"]["training"]
         return {key: told[key] for key in keys if key in told}
@@ -134,8 +135,10 @@ def test_recipes_of_a_container_say_what_the_host_launches(tmp_path: Path) -> No
     padded = training("25.09", "Qwen3_30B_a3B (tokendrop)", "DGX-B200")
     captured = training("26.02", "Qwen3_235B_a22B", "DGX-GB200")
     dense = training("26.02", "LLAMA3_8B", "DGX-GB200")
-    assert (new["graphs"], new["hidden_exchange"], "fused_experts" in new) == ("all", 0.37, False)
-    assert (old["graphs"], old["fused_experts"], "hidden_exchange" in old) == ("none", False, False)
+    assert (new["graphs"], new["hidden_exchange"]) == ("all", 0.37)
+    assert new["fused_experts"] is new["fused_expert_mlp"] is True
+    # That experts are single products is the framework's.
+    assert (old["graphs"], "fused_experts" in old, "hidden_exchange" in old) == ("none", False, False)
     assert padded["capacity_factor"] == 1.0
     # HybridEP pads what it dispatches from Megatron-Core 0.16 on.
     assert old["padded_experts"] is False
