@@ -87,16 +87,42 @@ def scale(
 @app.command(name="slice")
 def slice_(
     file: File,
-    steps: Annotated[str, Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")],
     target: Out,
+    steps: Annotated[
+        str | None, Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")
+    ] = None,
+    repeats: Annotated[
+        str | None,
+        Option(metavar="FIRST[..LAST]", help="Iterations from 0 on, where nothing marks steps and operations repeat."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Cut recorded steps out of FILE; `workload stats` lists them."""
-    first, _, last = steps.partition("..")
-    request = {"do": "slice", "file": _existing(file), "out": str(target), "first": first, "last": last or first}
+    """Cut recorded steps out of FILE (`workload stats` lists them), or iterations where its operations repeat."""
+    if (steps is None) == (repeats is None):
+        found = "neither" if steps is None else "both"
+        raise InputError(
+            f"workload slice: expected `--steps` or `--repeats`, found {found}\n\nhint: `windtunnel workload "
+            "stats FILE` lists steps; without any `--repeats 0` cuts the first iteration out"
+        )
+    request: dict[str, Any] = {"do": "slice", "file": _existing(file), "out": str(target)}
+    if steps is not None:
+        first, _, last = steps.partition("..")
+        request["steps"] = (first, last or first)
+    else:
+        request["repeats"] = _iterations(repeats or "")
     answer = _edit(request)
     _told(answer, json=json)
-    if answer["collectives_left_out"] and not json:
+    if json:
+        return
+    if "repeats" in answer:
+        seen = answer["repeats"]
+        out().print(
+            f"{seen['count']:,} repetitions of {seen['period']:,} operations on the first rank that does anything, "
+            f"{seen['before']:,} before and {seen['behind']:,} behind them",
+            markup=False,
+            soft_wrap=True,
+        )
+    if answer["collectives_left_out"]:
         out().print(f"{answer['collectives_left_out']:,} collectives lie across the cut and are left out")
 
 
@@ -113,7 +139,8 @@ def merge(
 ) -> None:
     """Put workloads side by side, each on ranks of its own."""
     parts = [_part(text) for text in sources]
-    _told(_edit({"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed}), json=json)
+    request = {"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed}
+    _told(_edit(request), json=json)
 
 
 @app.command()
@@ -359,6 +386,15 @@ def _rule(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise InputError(f"--compute: expected `LABEL=FACTOR`, found `{text}`\n\nhint: `--compute '*=0.5'` halves all")
+
+
+def _iterations(text: str) -> tuple[int, int]:
+    """Numbers of the first and the last iteration of `1..3` or `1`."""
+    first, dots, last = text.partition("..")
+    last = last if dots else first
+    if not (first.isdecimal() and last.isdecimal() and len(first + last) < 19):
+        raise InputError(f"--repeats: expected iterations such as `0` or `1..3`, found `{text}`")
+    return int(first), int(last)
 
 
 def _variable(text: str) -> tuple[str, str]:

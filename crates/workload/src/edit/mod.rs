@@ -1,11 +1,13 @@
-//! What is done to a workload before it runs: [`scale()`] computation and sizes, [`slice()`] iterations out of it, [`place()`] several
-//! side by side, [`regroup()`] GPUs to other hosts, [`tell()`] what it consists of.
+//! What is done to a workload before it runs: [`scale()`] computation and sizes, [`slice()`]
+//! iterations out of it, [`slice_repeats()`] where it marks none, [`place()`] several side by side,
+//! [`regroup()`] GPUs to other hosts, [`tell()`] what it consists of.
 //!
 //! Invariants: members of a communicator name the same collectives in the same order afterwards, as before; dependencies stay
 //! acyclic, because operations and edges are only taken away, lengthened or put in front ([`regroup()`] asks).
 
 mod place;
 mod regroup;
+mod repeats;
 mod scale;
 mod slice;
 mod tell;
@@ -14,6 +16,7 @@ mod tests;
 
 pub use place::{Part, Placing, place, shuffled};
 pub use regroup::{Grouping, Inside, RegroupError, Regrouped, regroup, regroup_ranks};
+pub use repeats::{Repeats, repeats, slice_repeats};
 pub use scale::{Scale, scale};
 pub use slice::{SliceError, slice, steps};
 pub use tell::{Collected, Told, matrix, tell};
