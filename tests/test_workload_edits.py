@@ -1,4 +1,4 @@
-"""`windtunnel workload slice --repeats`."""
+"""`windtunnel workload slice --repeats` and `scale --gpu`."""
 
 from __future__ import annotations
 
@@ -85,3 +85,49 @@ def test_what_does_not_repeat_is_refused(command: Command, tmp_path: Path) -> No
     assert "expected `--steps` or `--repeats`, found neither" in " ".join(
         command("workload", "slice", good, "-o", tmp_path / "o.wtw", check=2).stderr.split()
     )
+
+
+def kernels(file: Path) -> Path:
+    lines: list[dict[str, Any]] = [
+        {"windtunnel_workload": 1, "ranks": 2},
+        {"ranks": "all", "compute": "100 us", "label": "nvjet_tst_128x256"},
+        {"ranks": "all", "compute": "40 us", "label": "vectorized_elementwise_kernel<int*>"},
+        {"ranks": "all", "compute": "10 us", "label": "host", "stream": 6},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def test_computation_goes_by_the_sheets_of_two_gpus(command: Command, tmp_path: Path) -> None:
+    file, other = kernels(tmp_path / "a100.jsonl"), tmp_path / "h100.wtw"
+    words = ["workload", "scale", file, "--gpu", "a100-80=H100-SXM", "-o", other]
+    told = json.loads(command(*words, "--json").stdout)["classes"]
+    peak, memory = 312 / 989.4, 2039 / 3350
+    assert [(row["class"], row["count"]) for row in told] == [("products", 2), ("memory", 2), ("host", 2)]
+    assert [row["factor"] for row in told] == pytest.approx([peak, memory, 1])
+    assert [row["time_s"] for row in told] == pytest.approx([200e-6, 80e-6, 20e-6])
+    stats = json.loads(command("workload", "stats", other, "--json").stdout)
+    times = {row["computation"]: row["time_s"] for row in stats["computation"]}
+    assert times["nvjet_tst_128x256"] == pytest.approx(200e-6 * peak)
+    assert times["vectorized_elementwise_kernel<int*>"] == pytest.approx(80e-6 * memory)
+    assert times["host"] == pytest.approx(20e-6)
+    assert "200.0 µs × 0.3153: 2 of products" in command(*words).stdout
+    # A rule by label comes first, and a format has its own peak.
+    told = json.loads(command(*words, "--format", "fp32", "--compute", "host=0.5", "--json").stdout)["classes"]
+    assert told[0]["factor"] == pytest.approx(19.5 / 66.9)
+    assert told[2]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpu", "a100-80=h100-sxn"], "did you mean `h100-sxm`?"),
+        (["--gpu", "h100-sxm"], "--gpu: expected `FROM=TO`, found `h100-sxm`"),
+        (["--gpu", "a100-80=h100-sxm", "--format", "fp8"], "--format: expected a format of the sheet of `a100-80`"),
+        (["--format", "fp8"], "found no `--gpu`"),
+    ],
+)
+def test_gpus_that_nobody_knows_are_refused(command: Command, tmp_path: Path, words: list[str], said: str) -> None:
+    file = kernels(tmp_path / "k.jsonl")
+    text = command("workload", "scale", file, *words, "-o", tmp_path / "o.wtw", check=2).stderr
+    assert said in " ".join(text.split())

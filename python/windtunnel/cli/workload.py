@@ -76,12 +76,26 @@ def scale(
         Option(metavar="LABEL=FACTOR", help="Computations by label, `*` for any text; the first that fits."),
     ] = None,
     size: Annotated[float, Option(metavar="FACTOR", help="All payloads: 0.5 for half as many bytes.")] = 1.0,
+    gpu: Annotated[
+        str | None,
+        Option(metavar="FROM=TO", help="Computation on another GPU: products by peak rates, the rest by memory."),
+    ] = None,
+    format_: Annotated[str | None, Option("--format", help="Format whose peaks --gpu compares; else bf16.")] = None,
     json: Json = False,
 ) -> None:
     """Make computation longer or shorter (another GPU) and messages larger or smaller (another type)."""
+    from windtunnel.recording.other_gpu import factors, said
+
     rules = [_rule(text) for text in compute or []]
+    if format_ is not None and gpu is None:
+        raise InputError("--format: it is the format whose peaks `--gpu FROM=TO` compares, found no `--gpu`")
+    of_gpu = None if gpu is None else factors(gpu, format_ or "bf16")
     request = {"do": "scale", "file": _existing(file), "out": str(target), "compute": rules, "bytes": size}
-    _told(_edit(request), json=json)
+    answer = _edit(request | {"gpu": of_gpu})
+    _told(answer, json=json)
+    if not json:
+        for line in said(answer.get("classes", ())):
+            out().print(line, markup=False, soft_wrap=True)
 
 
 @app.command(name="slice")

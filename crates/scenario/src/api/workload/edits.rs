@@ -9,7 +9,7 @@ use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::Workload;
 use windtunnel_workload::edit::{self, Part, Placing, Scale, SliceError};
 
-use super::{Accounts, open, refused, written};
+use super::{Accounts, open, refused, seconds, written};
 use crate::api::import::{named, write};
 
 /// Factors of computation and payloads.
@@ -20,6 +20,8 @@ pub(super) struct Scaling {
     out: PathBuf,
     compute: Vec<(String, f64)>,
     bytes: f64,
+    /// Of products, and of what memory bounds, where `compute` has no rule.
+    gpu: Option<(f64, f64)>,
 }
 
 /// Steps, by the marks of the first and the last, or by their numbers where the workload repeats.
@@ -46,8 +48,9 @@ pub(super) struct Merging {
 }
 
 pub(super) fn scale(request: &Scaling, accounts: &mut Accounts) -> Result<serde_json::Value, Failure> {
-    let Scaling { file, out, compute, bytes } = request;
-    let factors = compute.iter().map(|(_, factor)| *factor).chain([*bytes]);
+    let Scaling { file, out, compute, bytes, gpu } = request;
+    let of_gpu = gpu.iter().flat_map(|(products, memory)| [*products, *memory]);
+    let factors = compute.iter().map(|(_, factor)| *factor).chain([*bytes]).chain(of_gpu);
     if let Some(bad) =
         factors.into_iter().find(|factor| !(factor.is_finite() && *factor >= 0.0 && *factor <= 1e6))
     {
@@ -55,6 +58,7 @@ pub(super) fn scale(request: &Scaling, accounts: &mut Accounts) -> Result<serde_
     }
     let mut workload = open(file, accounts)?;
     let rules = Scale { compute: compute.clone(), bytes: *bytes };
+    let rescaled = gpu.map(|(products, memory)| edit::rescale(&mut workload, products, memory, &rules));
     let changed = edit::scale(&mut workload, &rules);
     if let Some(((pattern, _), _)) = compute.iter().zip(&changed).find(|(_, changed)| **changed == 0) {
         let error = InputError::new("--compute", format!("no computation is called `{pattern}`"));
@@ -63,6 +67,10 @@ pub(super) fn scale(request: &Scaling, accounts: &mut Accounts) -> Result<serde_
     write(&workload, out)?;
     let mut answer = written(&workload, out);
     answer["changed"] = json!(changed);
+    if let Some(rescaled) = rescaled {
+        let row = |row: &edit::Rescaled| json!({"class": row.class.name(), "factor": row.factor, "count": row.count, "time_s": seconds(row.before)});
+        answer["classes"] = rescaled.iter().map(row).collect();
+    }
     Ok(answer)
 }
 
