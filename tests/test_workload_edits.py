@@ -1,4 +1,4 @@
-"""`windtunnel workload slice --repeats` and `scale --gpu`."""
+"""`windtunnel workload slice --repeats`, `scale --gpu` and `merge --shared`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windtunnel import Workload
+from windtunnel import Workload, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Command
@@ -131,3 +132,70 @@ def test_gpus_that_nobody_knows_are_refused(command: Command, tmp_path: Path, wo
     file = kernels(tmp_path / "k.jsonl")
     text = command("workload", "scale", file, *words, "-o", tmp_path / "o.wtw", check=2).stderr
     assert said in " ".join(text.split())
+
+
+def ring(file: Path, *, any_tag: bool = False) -> Path:
+    """Each of four computes for 100 us and sends 10 MB to the next, and all meet at last."""
+    step = Workload(ranks=4)
+    computed = step.compute("all", "100 us")
+    for rank in range(4):
+        step.send(rank, (rank + 1) % 4, "10 MB", tag=3, after=[computed], stream=1)
+        got = step.receive(rank, (rank - 1) % 4, tag="any" if any_tag else 3, stream=1, id="got")
+        step.collective(rank, "barrier", "world", "0 B", after=[got], stream=1, id="met")
+    return step.write(file)
+
+
+def taken(file: Path) -> float:
+    scenario = {
+        "windtunnel": 1,
+        "name": "shared",
+        "fidelity": "flow",
+        "topology": {
+            "shape": "clos",
+            "hosts": 4,
+            "tiers": [{"ports_down": 4, "rate": "100 Gbps"}],
+            "host": {},
+            "switch": {"latency": "0 ns"},
+        },
+        "network": {"header": "0 B"},
+        "jobs": [{"name": "step", "workload": {"file": str(file)}}],
+    }
+    mean: float = run(scenario).summary["jobs"][0]["iteration_time_s"]["mean"]
+    return mean
+
+
+@pytest.mark.parametrize("any_tag", [False, True])
+def test_two_on_the_same_nodes_share_their_nics(command: Command, tmp_path: Path, *, any_tag: bool) -> None:
+    one, two, both = ring(tmp_path / "one.jsonl"), ring(tmp_path / "two.jsonl", any_tag=any_tag), tmp_path / "both.wtw"
+    told = json.loads(command("workload", "merge", f"{one}@0", f"{two}@0", "--shared", "-o", both, "--json").stdout)
+    assert (told["ranks"], told["operations"], told["communicators"]) == (4, 32, 2)
+    alone, shared = taken(one), taken(both)
+    # 10 MB at 100 Gbps in 800 us; computations run beside each other.
+    assert alone == pytest.approx(900e-6, rel=0.01)
+    assert shared - 100e-6 == pytest.approx(2 * (alone - 100e-6), rel=0.02)
+    stats = json.loads(command("workload", "stats", both, "--json").stdout)
+    assert {row["stream"]: row["busy_s"] for row in stats["streams"]} == pytest.approx({0: 400e-6, 2: 400e-6})
+    # Every message finds its receive.
+    command("workload", "convert", both, tmp_path / "both.goal")
+    command("goal", "check", tmp_path / "both.goal")
+
+
+def test_one_that_begins_later_and_beside(command: Command, tmp_path: Path) -> None:
+    one, both = ring(tmp_path / "one.jsonl"), tmp_path / "both.wtw"
+    command("workload", "merge", f"{one}@0", f"{one}@0+5ms", "--shared", "-o", both)
+    assert taken(both) == pytest.approx(5e-3 + taken(one), rel=0.01)
+    told = json.loads(command("workload", "merge", f"{one}@0", f"{one}@2", "--shared", "-o", both, "--json").stdout)
+    assert told["ranks"] == 6
+
+
+def test_sharing_is_asked_for(tmp_path: Path, command: Command) -> None:
+    one = ring(tmp_path / "one.jsonl")
+
+    def refused(*words: str) -> str:
+        run: Callable[..., Any] = command
+        text: str = run("workload", "merge", f"{one}@0", f"{one}@0", *words, "-o", tmp_path / "o.wtw", check=2).stderr
+        return " ".join(text.split())
+
+    assert "both stand on rank 0" in refused()
+    assert "`--shared` has them run beside each other" in refused()
+    assert "expected `packed` with `--shared`, found `random`" in refused("--placing", "random", "--shared")

@@ -149,11 +149,14 @@ def merge(
     target: Out,
     placing: Annotated[str, Option(help="packed, round-robin or random.")] = "packed",
     seed: Annotated[int, Option(min=0, help="Of a random placing.")] = 0,
+    shared: Annotated[
+        bool, Option("--shared", help="Several may stand on one rank: they run beside each other and share its NICs.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Put workloads side by side, each on ranks of its own."""
+    """Put workloads side by side, each on ranks of its own, or on shared ones."""
     parts = [_part(text) for text in sources]
-    request = {"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed}
+    request = {"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed, "shared": shared}
     _told(_edit(request), json=json)
 
 

@@ -1,5 +1,5 @@
 //! What is done to a workload before it runs: [`scale()`] computation and sizes, [`rescale()`] computation to another GPU, [`slice()`]
-//! iterations out of it, [`slice_repeats()`] where it marks none, [`place()`] several side by side,
+//! iterations out of it, [`slice_repeats()`] where it marks none, [`place()`] several side by side, [`share()`] ranks among them,
 //! [`regroup()`] GPUs to other hosts, [`tell()`] what it consists of.
 //!
 //! Invariants: members of a communicator name the same collectives in the same order afterwards, as before; dependencies stay
@@ -10,6 +10,7 @@ mod place;
 mod regroup;
 mod repeats;
 mod scale;
+mod shared;
 mod slice;
 mod tell;
 #[cfg(test)]
@@ -20,5 +21,6 @@ pub use place::{Part, Placing, place, shuffled};
 pub use regroup::{Grouping, Inside, RegroupError, Regrouped, regroup, regroup_ranks};
 pub use repeats::{Repeats, repeats, slice_repeats};
 pub use scale::{Scale, scale};
+pub use shared::{SharedError, share};
 pub use slice::{SliceError, slice, steps};
 pub use tell::{Collected, Told, matrix, tell};

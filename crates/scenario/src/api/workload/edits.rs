@@ -8,6 +8,7 @@ use windtunnel_kernel::Span;
 use windtunnel_plan::error::{Failure, InputError};
 use windtunnel_workload::Workload;
 use windtunnel_workload::edit::{self, Part, Placing, Scale, SliceError};
+use windtunnel_workload::goal::MergeError;
 
 use super::{Accounts, open, refused, seconds, written};
 use crate::api::import::{named, write};
@@ -45,6 +46,9 @@ pub(super) struct Merging {
     out: PathBuf,
     placing: Option<String>,
     seed: u64,
+    /// Whether several may stand on one rank.
+    #[serde(default)]
+    shared: bool,
 }
 
 pub(super) fn scale(request: &Scaling, accounts: &mut Accounts) -> Result<serde_json::Value, Failure> {
@@ -120,8 +124,15 @@ fn hint(error: &SliceError, known: &[String]) -> String {
 }
 
 pub(super) fn merge(request: Merging, accounts: &mut Accounts) -> Result<serde_json::Value, Failure> {
-    let Merging { parts, out, placing, seed } = request;
+    let Merging { parts, out, placing, seed, shared } = request;
     let placing: Placing = named("--placing", placing.as_deref())?.unwrap_or_default();
+    if shared && placing != Placing::Packed {
+        let error = InputError::new(
+            "--placing",
+            format!("expected `packed` with `--shared`, found `{}`", placing.name()),
+        );
+        return Err(Failure::Input(error.hint("`FILE@RANK` says where each begins")));
+    }
     let mut next = 0u32;
     let mut jobs = Vec::with_capacity(parts.len());
     let names: Vec<String> = parts.iter().map(|(file, _, _)| file.display().to_string()).collect();
@@ -132,8 +143,17 @@ pub(super) fn merge(request: Merging, accounts: &mut Accounts) -> Result<serde_j
         jobs.push(Part { workload, from, start: Span::from_ps(start) });
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let merged =
-        edit::place(jobs, placing, seed).map_err(|error| refused("workload merge", error.told(&names)))?;
+    let merged = if shared {
+        edit::share(jobs).map_err(|error| refused("workload merge", error.told(&names)))?
+    } else {
+        edit::place(jobs, placing, seed).map_err(|error| {
+            let told = InputError::new("workload merge", error.told(&names));
+            Failure::Input(match error {
+                MergeError::Overlap { .. } => told.hint("`--shared` has them run beside each other there"),
+                _ => told,
+            })
+        })?
+    };
     write(&merged, &out)?;
     Ok(written(&merged, &out))
 }
