@@ -76,27 +76,67 @@ def scale(
         Option(metavar="LABEL=FACTOR", help="Computations by label, `*` for any text; the first that fits."),
     ] = None,
     size: Annotated[float, Option(metavar="FACTOR", help="All payloads: 0.5 for half as many bytes.")] = 1.0,
+    gpu: Annotated[
+        str | None,
+        Option(metavar="FROM=TO", help="Computation on another GPU: products by peak rates, the rest by memory."),
+    ] = None,
+    format_: Annotated[str | None, Option("--format", help="Format whose peaks --gpu compares; else bf16.")] = None,
     json: Json = False,
 ) -> None:
     """Make computation longer or shorter (another GPU) and messages larger or smaller (another type)."""
+    from windtunnel.recording.other_gpu import factors, said
+
     rules = [_rule(text) for text in compute or []]
+    if format_ is not None and gpu is None:
+        raise InputError("--format: it is the format whose peaks `--gpu FROM=TO` compares, found no `--gpu`")
+    of_gpu = None if gpu is None else factors(gpu, format_ or "bf16")
     request = {"do": "scale", "file": _existing(file), "out": str(target), "compute": rules, "bytes": size}
-    _told(_edit(request), json=json)
+    answer = _edit(request | {"gpu": of_gpu})
+    _told(answer, json=json)
+    if not json:
+        for line in said(answer.get("classes", ())):
+            out().print(line, markup=False, soft_wrap=True)
 
 
 @app.command(name="slice")
 def slice_(
     file: File,
-    steps: Annotated[str, Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")],
     target: Out,
+    steps: Annotated[
+        str | None, Option(metavar="FIRST[..LAST]", help="Steps, such as `ProfilerStep#4..ProfilerStep#5`.")
+    ] = None,
+    repeats: Annotated[
+        str | None,
+        Option(metavar="FIRST[..LAST]", help="Iterations from 0 on, where nothing marks steps and operations repeat."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Cut recorded steps out of FILE; `workload stats` lists them."""
-    first, _, last = steps.partition("..")
-    request = {"do": "slice", "file": _existing(file), "out": str(target), "first": first, "last": last or first}
+    """Cut recorded steps out of FILE (`workload stats` lists them), or iterations where its operations repeat."""
+    if (steps is None) == (repeats is None):
+        found = "neither" if steps is None else "both"
+        raise InputError(
+            f"workload slice: expected `--steps` or `--repeats`, found {found}\n\nhint: `windtunnel workload "
+            "stats FILE` lists steps; without any `--repeats 0` cuts the first iteration out"
+        )
+    request: dict[str, Any] = {"do": "slice", "file": _existing(file), "out": str(target)}
+    if steps is not None:
+        first, _, last = steps.partition("..")
+        request["steps"] = (first, last or first)
+    else:
+        request["repeats"] = _iterations(repeats or "")
     answer = _edit(request)
     _told(answer, json=json)
-    if answer["collectives_left_out"] and not json:
+    if json:
+        return
+    if "repeats" in answer:
+        seen = answer["repeats"]
+        out().print(
+            f"{seen['count']:,} repetitions of {seen['period']:,} operations on the first rank that does anything, "
+            f"{seen['before']:,} before and {seen['behind']:,} behind them",
+            markup=False,
+            soft_wrap=True,
+        )
+    if answer["collectives_left_out"]:
         out().print(f"{answer['collectives_left_out']:,} collectives lie across the cut and are left out")
 
 
@@ -109,11 +149,15 @@ def merge(
     target: Out,
     placing: Annotated[str, Option(help="packed, round-robin or random.")] = "packed",
     seed: Annotated[int, Option(min=0, help="Of a random placing.")] = 0,
+    shared: Annotated[
+        bool, Option("--shared", help="Several may stand on one rank: they run beside each other and share its NICs.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Put workloads side by side, each on ranks of its own."""
+    """Put workloads side by side, each on ranks of its own, or on shared ones."""
     parts = [_part(text) for text in sources]
-    _told(_edit({"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed}), json=json)
+    request = {"do": "merge", "parts": parts, "out": str(target), "placing": placing, "seed": seed, "shared": shared}
+    _told(_edit(request), json=json)
 
 
 @app.command()
@@ -359,6 +403,15 @@ def _rule(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise InputError(f"--compute: expected `LABEL=FACTOR`, found `{text}`\n\nhint: `--compute '*=0.5'` halves all")
+
+
+def _iterations(text: str) -> tuple[int, int]:
+    """Numbers of the first and the last iteration of `1..3` or `1`."""
+    first, dots, last = text.partition("..")
+    last = last if dots else first
+    if not (first.isdecimal() and last.isdecimal() and len(first + last) < 19):
+        raise InputError(f"--repeats: expected iterations such as `0` or `1..3`, found `{text}`")
+    return int(first), int(last)
 
 
 def _variable(text: str) -> tuple[str, str]:

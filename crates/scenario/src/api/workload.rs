@@ -7,13 +7,14 @@ use serde::Deserialize;
 use serde_json::json;
 use windtunnel_kernel::Span;
 use windtunnel_plan::error::{Failure, InputError};
-use windtunnel_workload::edit::{self, Part, Placing, Scale};
+use windtunnel_workload::edit;
 use windtunnel_workload::goal::{self, ReadOptions};
 use windtunnel_workload::{Workload, compact, handwritten};
 
-use super::import::{detected, kinds, named, recorded, write};
+use super::import::{detected, kinds, recorded, write};
 
 mod decompose;
+mod edits;
 mod regroup;
 
 /// What a hand-written workload has at its begin.
@@ -36,25 +37,9 @@ enum Request {
         file: PathBuf,
         out: PathBuf,
     },
-    Scale {
-        file: PathBuf,
-        out: PathBuf,
-        compute: Vec<(String, f64)>,
-        bytes: f64,
-    },
-    Slice {
-        file: PathBuf,
-        out: PathBuf,
-        first: String,
-        last: String,
-    },
-    Merge {
-        /// File, first rank (after the one before if left out), start in ps.
-        parts: Vec<(PathBuf, Option<u32>, u64)>,
-        out: PathBuf,
-        placing: Option<String>,
-        seed: u64,
-    },
+    Scale(edits::Scaling),
+    Slice(edits::Slicing),
+    Merge(edits::Merging),
     Regroup(regroup::Request),
     Decompose(decompose::Request),
 }
@@ -145,61 +130,9 @@ fn carry_out(request: Request, accounts: &mut Accounts) -> Result<serde_json::Va
             write(&workload, &out)?;
             Ok(written(&workload, &out))
         }
-        Request::Scale { file, out, compute, bytes } => {
-            let factors = compute.iter().map(|(_, factor)| *factor).chain([bytes]);
-            if let Some(bad) =
-                factors.into_iter().find(|factor| !(factor.is_finite() && *factor >= 0.0 && *factor <= 1e6))
-            {
-                return Err(refused(
-                    "workload scale",
-                    format!("expected factors from 0 to 1e6, found `{bad}`"),
-                ));
-            }
-            let mut workload = open(&file, accounts)?;
-            let changed = edit::scale(&mut workload, &Scale { compute: compute.clone(), bytes });
-            if let Some(((pattern, _), _)) = compute.iter().zip(&changed).find(|(_, changed)| **changed == 0)
-            {
-                let error = InputError::new("--compute", format!("no computation is called `{pattern}`"));
-                return Err(Failure::Input(error.hint("`windtunnel workload stats FILE` lists them")));
-            }
-            write(&workload, &out)?;
-            let mut answer = written(&workload, &out);
-            answer["changed"] = json!(changed);
-            Ok(answer)
-        }
-        Request::Slice { file, out, first, last } => {
-            let workload = open(&file, accounts)?;
-            let known = edit::steps(&workload);
-            let (cut, left_out) = edit::slice(&workload, &first, &last).map_err(|error| {
-                let hint = if known.is_empty() {
-                    "it marks no steps".to_owned()
-                } else {
-                    format!("it has `{}`", known.join("`, `"))
-                };
-                Failure::Input(InputError::new(file.display().to_string(), error.to_string()).hint(hint))
-            })?;
-            write(&cut, &out)?;
-            let mut answer = written(&cut, &out);
-            answer["collectives_left_out"] = json!(left_out);
-            Ok(answer)
-        }
-        Request::Merge { parts, out, placing, seed } => {
-            let placing: Placing = named("--placing", placing.as_deref())?.unwrap_or_default();
-            let mut next = 0u32;
-            let mut jobs = Vec::with_capacity(parts.len());
-            let names: Vec<String> = parts.iter().map(|(file, _, _)| file.display().to_string()).collect();
-            for (file, from, start) in parts {
-                let workload = open(&file, accounts)?;
-                let from = from.unwrap_or(next);
-                next = from.saturating_add(workload.ranks() as u32);
-                jobs.push(Part { workload, from, start: Span::from_ps(start) });
-            }
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let merged = edit::place(jobs, placing, seed)
-                .map_err(|error| refused("workload merge", error.told(&names)))?;
-            write(&merged, &out)?;
-            Ok(written(&merged, &out))
-        }
+        Request::Scale(request) => edits::scale(&request, accounts),
+        Request::Slice(request) => edits::slice(&request, accounts),
+        Request::Merge(request) => edits::merge(request, accounts),
         Request::Regroup(request) => regroup::regroup(&request, accounts),
         Request::Decompose(request) => decompose::decompose(&request),
     }

@@ -38,7 +38,7 @@ pub fn place(parts: Vec<Part>, placing: Placing, seed: u64) -> Result<Workload, 
         .map(|mut part| {
             if part.start.ps() > 0 {
                 for program in &mut part.workload.programs {
-                    delay(program, part.start);
+                    delay(program, part.start, StreamId(255));
                 }
             }
             (part.workload, part.from)
@@ -115,8 +115,8 @@ pub(super) fn renumber(workload: &Workload, new: &[u32]) -> Workload {
     changed
 }
 
-/// Puts a computation of `start` before all that begins at once.
-fn delay(program: &mut Program, start: Span) {
+/// Puts a computation of `start` on `stream` before all that begins at once.
+pub(super) fn delay(program: &mut Program, start: Span, stream: StreamId) {
     let roots: Vec<u32> =
         (0u32..).zip(&program.prerequisites).filter(|(_, count)| **count == 0).map(|(op, _)| op).collect();
     if roots.is_empty() {
@@ -124,7 +124,7 @@ fn delay(program: &mut Program, start: Span) {
     }
     let wait = program.ops.len() as u32;
     program.ops.push(Operation {
-        kind: OpKind::Calc { duration: start, stream: StreamId(255) },
+        kind: OpKind::Calc { duration: start, stream },
         dimension: Dimension::Other,
         label: 0,
     });

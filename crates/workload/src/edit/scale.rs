@@ -13,6 +13,13 @@ pub struct Scale {
     pub bytes: f64,
 }
 
+impl Scale {
+    /// The rule for computations of this label.
+    pub(super) fn rule_for(&self, label: &str) -> Option<usize> {
+        self.compute.iter().position(|(pattern, _)| fits(pattern, label))
+    }
+}
+
 /// Whether `text` fits `pattern`, in which `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -31,7 +38,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
-fn times(value: u64, factor: f64) -> u64 {
+pub(super) fn times(value: u64, factor: f64) -> u64 {
     (value as f64 * factor).round() as u64
 }
 
@@ -39,11 +46,7 @@ fn times(value: u64, factor: f64) -> u64 {
 pub fn scale(workload: &mut Workload, scale: &Scale) -> Vec<u64> {
     let mut changed = vec![0; scale.compute.len()];
     for program in &mut workload.programs {
-        let rule_of: Vec<Option<usize>> = program
-            .labels
-            .iter()
-            .map(|label| scale.compute.iter().position(|(pattern, _)| fits(pattern, label)))
-            .collect();
+        let rule_of: Vec<Option<usize>> = program.labels.iter().map(|label| scale.rule_for(label)).collect();
         for op in &mut program.ops {
             match &mut op.kind {
                 OpKind::Calc { duration, .. } => {

@@ -29,6 +29,44 @@ pub enum SliceError {
         /// Where.
         rank: u32,
     },
+    /// Operations of a rank do not repeat.
+    #[error("expected operations that repeat over more than half of every rank, found none on rank {rank}")]
+    NoRepetition {
+        /// Which.
+        rank: u32,
+    },
+    /// Ranks repeat their operations differently often.
+    #[error(
+        "expected as many repetitions on all ranks, found {count} on rank {first} and {other} on rank {rank}"
+    )]
+    Disagree {
+        /// The rank with the fewest.
+        first: u32,
+        /// Its repetitions.
+        count: usize,
+        /// Another rank.
+        rank: u32,
+        /// Its repetitions, no multiple of those.
+        other: usize,
+    },
+    /// There are not as many iterations.
+    #[error("expected iterations from 0 to {}, found {first} to {last}", count - 1)]
+    NoIteration {
+        /// The first that is asked for.
+        first: usize,
+        /// The last that is asked for.
+        last: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A message is sent within the cut and received outside, or the other way round.
+    #[error(
+        "expected messages that are sent and received within the iterations, found one across the cut on rank {rank}"
+    )]
+    Across {
+        /// The receiver.
+        rank: u32,
+    },
 }
 
 /// The steps that rank 0 marks, in order.
@@ -64,7 +102,12 @@ pub fn slice(workload: &Workload, first: &str, last: &str) -> Result<(Workload, 
         }
         *place = Some((from, to));
     }
-    let whole = sequences(workload, &kept);
+    Ok(cut(workload, &kept))
+}
+
+/// Keeps operations `kept` of each program (first and last), all where nothing is said; and how many collectives were left out.
+pub(super) fn cut(workload: &Workload, kept: &[Option<(usize, usize)>]) -> (Workload, u64) {
+    let whole = sequences(workload, kept);
     let mut left_out = 0;
     let mut cut = workload.clone();
     for (index, program) in cut.programs.iter_mut().enumerate() {
@@ -72,7 +115,7 @@ pub fn slice(workload: &Workload, first: &str, last: &str) -> Result<(Workload, 
             *program = cut_program(program, range, &whole[index], &mut left_out);
         }
     }
-    Ok((cut, left_out))
+    (cut, left_out)
 }
 
 /// Sequence numbers: the first, and the one behind the last.

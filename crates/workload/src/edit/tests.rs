@@ -2,7 +2,7 @@
 
 use windtunnel_kernel::{Bytes, RankId, Span, StreamId};
 
-use super::{Part, Placing, Scale, matrix, place, scale, slice, steps, tell};
+use super::{Part, Placing, Scale, matrix, place, scale, share, slice, steps, tell};
 use crate::collectives::{CollectiveKind, CollectiveSpec};
 use crate::program::{Binding, Communicator};
 use crate::{CommSlot, Dimension, OpKind, ProgramBuilder, Workload};
@@ -88,4 +88,25 @@ fn workloads_side_by_side_keep_their_traffic() {
         matches!(program.ops.last().unwrap().kind, OpKind::Calc { duration, .. } if duration == Span::from_ps(9))
     );
     assert_eq!(program.prerequisites[0], 1);
+}
+
+#[test]
+fn ranks_that_are_shared_keep_workloads_apart() {
+    let part = |from, start| Part { workload: recorded(), from, start: Span::from_ps(start) };
+    let both = share(vec![part(0, 0), part(1, 7)]).unwrap();
+    assert_eq!(both.ranks(), 3);
+    let alone = recorded().program(RankId(0)).ops.len();
+    assert_eq!(both.program(RankId(0)).ops.len(), alone);
+    // Rank 1 has both, and the wait of the second.
+    assert_eq!(both.program(RankId(1)).ops.len(), 2 * alone + 1);
+    let (first, second) = (both.binding(RankId(1), CommSlot(0)), both.binding(RankId(1), CommSlot(1)));
+    assert_eq!((first.communicator, first.index, second.communicator, second.index), (0, 1, 1, 0));
+    assert_eq!(both.communicators[1].ranks, [RankId(1), RankId(2)]);
+    let streams: Vec<u8> = tell(&both).streams.iter().map(|(stream, _)| *stream).collect();
+    // Rank 2 has the second alone: its computation on stream 0 and its wait on 2; on rank 1 they stand behind stream 1.
+    assert_eq!(streams, [0, 2, 4]);
+    let traffic: u64 = matrix(&both).unwrap().iter().sum();
+    assert_eq!(traffic, 2 * matrix(&recorded()).unwrap().iter().sum::<u64>());
+    let far = share(vec![part(u32::MAX - 1, 0)]).unwrap_err();
+    assert!(far.told(&["late.wtw"]).starts_with("`late.wtw` from rank 4294967294 on"), "{far}");
 }

@@ -10,7 +10,8 @@ use windtunnel_workload::collectives::Algorithm;
 use windtunnel_workload::edit::{self, Grouping, Inside, Placing};
 use windtunnel_workload::{OpKind, Workload, lower};
 
-use super::{Accounts, named, open, refused, write, written};
+use super::{Accounts, open, refused, written};
+use crate::api::import::{named, write};
 
 /// What is asked.
 #[derive(Deserialize)]
