@@ -149,6 +149,26 @@ impl Route {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Adds another route between the same ends, over which as much goes as over each of those before.
+    pub fn join(&mut self, other: &Self) {
+        self.latency = self.latency.max(other.latency);
+        self.class = self.class.max(other.class);
+        self.links.extend_from_slice(&other.links);
+    }
+
+    /// Gives each of so many [joined](Self::join) routes an equal part; links in their order, each once.
+    pub fn divide(&mut self, routes: u32) {
+        self.links.sort_by_key(|&(link, _)| link);
+        self.links.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        self.links.iter_mut().for_each(|(_, share)| *share /= f64::from(routes));
+    }
 }
 
 /// An end of a link.

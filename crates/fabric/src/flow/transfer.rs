@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use smallvec::SmallVec;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, Span, Time};
 use windtunnel_topology::{PathClass, Route};
 
@@ -135,20 +134,10 @@ impl FlowNetwork {
                 return true;
             }
             routes += 1;
-            whole.latency = whole.latency.max(self.route.latency);
-            whole.class = whole.class.max(self.route.class);
-            whole.links.extend(self.route.links.iter().copied());
+            whole.join(&self.route);
         }
-        // In the order of links, each once, for its shares are summed.
-        whole.links.sort_by_key(|&(link, _)| link);
-        self.route = Route { links: SmallVec::new(), ..whole };
-        for (link, share) in whole.links {
-            let share = share / f64::from(routes);
-            match self.route.links.last_mut() {
-                Some((last, sum)) if *last == link => *sum += share,
-                _ => self.route.links.push((link, share)),
-            }
-        }
+        whole.divide(routes.max(1));
+        self.route = whole;
         routes > 0
     }
 

@@ -56,11 +56,13 @@ impl<T: Transport> Engine<T> {
             1 => Some(first + ports.nth(0)),
             _ if self.settings.balancer == Balancer::RoundRobin => {
                 let turns = &mut self.lead.balance.turns;
-                let turn = turns
-                    .entry(from)
-                    .or_insert_with(|| combine(combine(TURN, self.settings.seed), u64::from(from)) as u32);
-                *turn = turn.wrapping_add(1);
-                Some(first + ports.nth(*turn % count as u32))
+                if turns.len() <= from as usize {
+                    turns.resize(from as usize + 1, 0);
+                }
+                let taken = &mut turns[from as usize];
+                *taken = taken.wrapping_add(1);
+                let drawn = combine(combine(TURN, self.settings.seed), u64::from(from)) as u32;
+                Some(first + ports.nth(drawn.wrapping_add(*taken) % count as u32))
             }
             _ => {
                 let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));

@@ -47,7 +47,7 @@ pub(super) struct Balance {
     /// By switch and bucket.
     flowlets: FxHashMap<(u32, u16), Flowlet>,
     /// Packets that have taken a port in turn, by the port that they came by.
-    pub turns: FxHashMap<u32, u32>,
+    pub turns: Vec<u32>,
     /// Used again from one packet to the next.
     pub ports: PortSet,
     pub known: Vec<BalancerPort>,

@@ -74,9 +74,9 @@ impl Ways<'_> {
         let mut other = Route::new();
         for nic in 1..nics {
             self.topology.route(self.balancer, self.seed, from, to, NicId(nic as u8), entropy, &mut other);
-            route.links.extend(other.links.iter().copied());
+            route.join(&other);
         }
-        route.links.iter_mut().for_each(|(_, share)| *share /= f64::from(nics));
+        route.divide(nics);
     }
 
     /// The switches of two ranks' NICs and the links of these, where what lies between is the same for all NICs of the two switches.
