@@ -112,7 +112,7 @@ def test_the_command_lists_the_newest_and_says_what_it_left_out(
     from windtunnel.cli import main, runs  # noqa: PLC0415
 
     monkeypatch.setattr(runs, "SHOWN", 2)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["runs", "list", "--store", str(filled)]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
