@@ -270,6 +270,18 @@ def test_tokens_go_once_to_a_host() -> None:
     assert exposed((f"{key}.expert_imbalance", 1.3)) > 1.25 * once
 
 
+def test_a_module_that_predicts_lengthens_the_last_stage() -> None:
+    """A layer, a projection and a second head on the stage that has seven layers; three fewer there make up for it."""
+    name, key = "deepseek-v3-experts", f"{W}.training"
+    module = (f"{key}.multi_token_prediction", 1)
+    fewer = (module, (f"{key}.layers_per_stage", "[8, 8, 8, 8, 8, 8, 8, 5]"))
+    plain = mean(name)
+    assert 1.05 < mean(name, module) / plain < 1.2
+    assert 1.0 < mean(name, *fewer) / plain < 1.06
+    # What is counted as useful grows too: utilisation is that without the module.
+    assert job(name, *fewer)["mfu"] == pytest.approx(job(name)["mfu"], rel=0.02)
+
+
 def test_prefetch_hides_gathers_and_hybrid_shards_spare_the_fabric() -> None:
     assert (
         job("llama3-8b-fsdp")["exposed_s"]["dp"] * 5

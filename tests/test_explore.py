@@ -44,10 +44,13 @@ def job(text: str = SCENARIO) -> Job:
     return read_job(read_source(text), [])
 
 
-@pytest.mark.parametrize("where", ["hall", "clos", "buildings", "moe"])
+@pytest.mark.parametrize("where", ["hall", "clos", "buildings", "moe", "predicting"])
 @pytest.mark.parametrize("seed", [5, 90210])
 def test_the_cost_model_is_near_what_flows_say(where: str, seed: int, tmp_path: Path) -> None:
-    of = job((ROOT / "experiments" / "explore-accuracy" / f"{where}.yaml").read_text(encoding="utf-8"))
+    file = "moe" if where == "predicting" else where
+    of = job((ROOT / "experiments" / "explore-accuracy" / f"{file}.yaml").read_text(encoding="utf-8"))
+    if where == "predicting":
+        of = read_job(of.source, [("jobs[0].workload.training.multi_token_prediction", "1")])
     with Store(tmp_path / "runs") as store:
         rows = compared(of, EACH, seed, store, Limits(workers=1))
     found = errors(error for _, error in rows)

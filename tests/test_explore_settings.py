@@ -131,6 +131,19 @@ def test_recomputed_layers_are_told() -> None:
         assert told(some, it, framework).lacks == ["recomputation of 3 layers of each stage"]
 
 
+def test_modules_that_predict_are_told() -> None:
+    """Megatron-Core writes them into its layout too, before the loss; the other two have none."""
+    some = with_training("multi_token_prediction: 1")
+    uneven = next(it for it in Space().candidates(job(), Counter()) if it.pp > 1)
+    uneven = replace(uneven, layers=(*[1] * (uneven.stages - 1), job().layers - uneven.stages + 1))
+    assert "--mtp-num-layers 1" in settings(some, PLAIN, "megatron")
+    assert re.search(r"layout 'Et\|.*mL'", settings(some, uneven, "megatron"))
+    assert "mtp" not in settings(job(), PLAIN, "megatron")
+    assert "config.mtp_num_layers = 1" in settings(some, PLAIN, "nemo")
+    for framework in ("torchtitan", "nanotron"):
+        assert told(some, PLAIN, framework).lacks == ["multi-token prediction"]
+
+
 def test_torchtitan_makes_as_many_stages_as_the_layout_has() -> None:
     """Its own rule: (layers + both weights) / layers per stage, rounded up, and a multiple of the pipeline's ranks."""
     of = job()

@@ -87,6 +87,11 @@ class Layout:
         return self.training.get("recompute_layers") if self.it.recompute == "full" else None
 
     @property
+    def predictions(self) -> int:
+        """Modules of multi-token prediction."""
+        return int(self.training.get("multi_token_prediction") or 0)
+
+    @property
     def training(self) -> dict[str, Any]:
         """What the scenario says of training."""
         return self.job.own["training"] or {}
@@ -139,7 +144,7 @@ def megatron(layout: Layout) -> Told:
     if "expert_tp" in layout.training:
         lines.append(f"--expert-tensor-parallel-size {layout.training['expert_tp']}")
     if it.pp > 1 and not layout.equal:
-        lines.append(f"--pipeline-model-parallel-layout '{_core_layout(layout.layers)}'")
+        lines.append(f"--pipeline-model-parallel-layout '{_core_layout(layout)}'")
     elif it.chunks > 1:
         lines.append(f"--num-layers-per-virtual-pipeline-stage {layout.layers[0] if layout.layers else 1}")
     if it.chunks > 1 and it.run_length:
@@ -153,6 +158,8 @@ def megatron(layout: Layout) -> Told:
         lines.append("--recompute-granularity selective --recompute-modules core_attn")
     if it.order == "dp-out":
         lines.append("--use-tp-pp-dp-mapping")
+    if layout.predictions:
+        lines.append(f"--mtp-num-layers {layout.predictions}")
     _core_lacks(layout, told)
     return told
 
@@ -207,7 +214,9 @@ def nemo(layout: Layout) -> Told:
     if it.chunks > 1 and it.run_length:
         told.lines.append(f"config.microbatch_group_size_per_vp_stage = {it.run_length}")
     if it.pp > 1 and not layout.equal:
-        told.lines.append(f'config.pipeline_model_parallel_layout = "{_core_layout(layout.layers)}"')
+        told.lines.append(f'config.pipeline_model_parallel_layout = "{_core_layout(layout)}"')
+    if layout.predictions:
+        told.lines.append(f"config.mtp_num_layers = {layout.predictions}")
     if it.recompute == "full":
         kept = layout.recomputed
         method, number = ("uniform", 1) if kept is None else ("block", kept)
@@ -219,10 +228,10 @@ def nemo(layout: Layout) -> Told:
     return told
 
 
-def _core_layout(layers: list[int]) -> str:
-    """Layers of the stages as Megatron-Core writes them: `Et*3|t*4|t*4|t*3L`."""
-    stages = ["t" * n if n < 2 else f"t*{n}" for n in layers]
-    return "E" + "|".join(stages) + "L"
+def _core_layout(layout: Layout) -> str:
+    """Layers of the stages as Megatron-Core writes them: `Et*3|t*4|t*4|t*3mL`, `m` for a module that predicts."""
+    stages = ["t" * n if n < 2 else f"t*{n}" for n in layout.layers]
+    return "E" + "|".join(stages) + "m" * layout.predictions + "L"
 
 
 def _core_lacks(layout: Layout, told: Told) -> None:
@@ -282,6 +291,8 @@ def torchtitan(layout: Layout) -> Told:
         told.lacks.append("`recompute: selective`, of attention alone: torchtitan's own chooses other operations")
     if layout.recomputed is not None:
         told.lacks.append(f"recomputation of {layout.recomputed} layers of each stage")
+    if layout.predictions:
+        told.lacks.append("multi-token prediction")
     return told
 
 
@@ -355,6 +366,8 @@ def nanotron(layout: Layout) -> Told:
         told.lacks.append(f"`recompute: {it.recompute}`")
     if layout.recomputed is not None:
         told.lacks.append(f"recomputation of {layout.recomputed} layers of each stage")
+    if layout.predictions:
+        told.lacks.append("multi-token prediction")
     if it.order == "dp-out" and it.pp > 1 and it.dp > 1:
         told.lacks.append("replicas outermost (`dp-out`): its ranks have the pipeline outermost")
     if it.layers and not layout.equal:

@@ -202,7 +202,7 @@ impl Transformer<'_> {
         let peak = self.gpu.peak.of(compute).map_or(0.0, |figure| figure.value.0);
         let model = ModelFacts {
             tokens,
-            flops: training.architecture.model_flops_per_token(self.sequence, false) as f64 * tokens as f64,
+            flops: training.model_flops_per_token(false) as f64 * tokens as f64,
             peak_flops: peak,
             memory: verdict,
             expected_error: crate::error_bands::of(
@@ -275,7 +275,7 @@ impl Transformer<'_> {
         let other = CollectiveSettings::default();
         let by_dimension = [&of.tp, &of.cp, &of.ep, &other, &of.dp, &other];
         let gradient_bits = precision(&self.settings, &self.at("workload"))?.gradients.bits();
-        let tied = architecture.tied_embeddings && given.pp > 1;
+        let shared = architecture.tied_embeddings || self.settings.multi_token_prediction.unwrap_or(0) > 0;
         let embedding = architecture.vocabulary.div_ceil(u64::from(given.tp.max(1))) * architecture.hidden;
         let mut layout = Layout {
             tp: given.tp,
@@ -295,7 +295,7 @@ impl Transformer<'_> {
             reshard,
             reduce,
             clip,
-            tied_embedding: tied.then_some(Bytes::new(embedding * gradient_bits / 8)),
+            tied_embedding: (shared && given.pp > 1).then_some(Bytes::new(embedding * gradient_bits / 8)),
             domain: context.fabric.topology.scale_up_size(),
             collectives: by_dimension.map(collective),
             overlap_slowdown: self.gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0),
@@ -388,6 +388,7 @@ impl Transformer<'_> {
             adds_gradients: shards.zero < Zero::Parameters || shards.whole_gradients,
             recompute,
             recompute_layers: settings.recompute_layers,
+            predictions: settings.multi_token_prediction.unwrap_or(0),
             lora_rank: settings.lora_rank,
             regather: settings.regather.unwrap_or(true),
             narrow_gathers: settings.narrow_gathers.unwrap_or(false),

@@ -139,6 +139,10 @@ pub struct ModelJob {
     pub recompute: Option<String>,
     /// Layers of each stage that `recompute: full` is for, the first ones; all if left out.
     pub recompute_layers: Option<u32>,
+    /// Modules of multi-token prediction that are trained beside the model (DeepSeek V3 trains 1): each predicts one token further
+    /// ahead by a layer of its own and the model's embedding and output projection, on the last stage. None if left out, also
+    /// where the model's file names some.
+    pub multi_token_prediction: Option<u32>,
     /// Rank of low-rank adapters beside attention's projections, which alone are trained.
     pub lora_rank: Option<u64>,
     /// Gather a column-parallel projection's input again for its weight gradient, as Megatron does; on unless `false`.

@@ -202,7 +202,8 @@ pub struct Architecture {
     pub norm: Norm,
     /// Whether the output projection shares the embedding table.
     pub tied_embeddings: bool,
-    /// Multi-token-prediction layers that a checkpoint may carry beside the model; not part of [`Self::parameters`].
+    /// Modules of multi-token prediction that a checkpoint may carry beside the model; not part of [`Self::parameters`], and
+    /// trained where [`super::Training::predictions`] says so.
     pub prediction_layers: u32,
 }
 
@@ -287,14 +288,17 @@ impl Architecture {
 
     /// Parameters a token passes through: routed experts count by the `top_k` it visits.
     pub fn active_parameters(&self) -> u64 {
-        let idle: u64 = (0..self.layers)
-            .map(|layer| match (self.layer_kind(layer), &self.experts) {
-                (LayerKind::Sparse, Some(experts)) => {
-                    (experts.routed - experts.top_k) * self.expert_block(experts).parameters(self.hidden)
-                }
-                _ => 0,
-            })
-            .sum();
+        let idle: u64 = (0..self.layers).map(|layer| self.idle_parameters(layer)).sum();
         self.parameters() - idle
+    }
+
+    /// Parameters of layer `layer` that a token does not pass through: those of the experts it does not visit.
+    pub(super) fn idle_parameters(&self, layer: u32) -> u64 {
+        match (self.layer_kind(layer), &self.experts) {
+            (LayerKind::Sparse, Some(experts)) => {
+                (experts.routed - experts.top_k) * self.expert_block(experts).parameters(self.hidden)
+            }
+            _ => 0,
+        }
     }
 }

@@ -65,17 +65,20 @@ pub(super) struct Units {
     first_layer: u32,
     layers: u32,
     embedding: u32,
+    predictions: u32,
 }
 
 impl Units {
     /// The embedding comes first where there is one.
     pub(super) const EMBEDDING: u32 = 0;
 
-    pub(super) fn new(chunk: &Chunk) -> Self {
+    /// Modules of multi-token prediction, of which there are `predictions`, stand between the last layer and the head.
+    pub(super) fn new(chunk: &Chunk, predictions: u32) -> Self {
         Self {
             first_layer: chunk.layers.start,
             layers: chunk.layers.end - chunk.layers.start,
             embedding: u32::from(chunk.embedding),
+            predictions: if chunk.head { predictions } else { 0 },
         }
     }
 
@@ -83,8 +86,12 @@ impl Units {
         self.embedding + layer - self.first_layer
     }
 
+    pub(super) const fn prediction(&self, module: u32) -> u32 {
+        self.embedding + self.layers + module
+    }
+
     pub(super) const fn head(&self) -> u32 {
-        self.embedding + self.layers
+        self.prediction(self.predictions)
     }
 }
 

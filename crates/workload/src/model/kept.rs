@@ -12,12 +12,15 @@ impl Training {
     /// Share of what `chunk` keeps for its backward pass that remains, per micro-batch, between its two gradients: 0 to 1.
     pub fn kept_share(&self, chunk: &Chunk) -> f64 {
         let whole = self.chunk_activation_bytes(chunk).get();
-        let kept: u64 = chunk.layers.clone().map(|layer| self.kept_by_layer(layer)).sum();
+        let mut kept: u64 = chunk.layers.clone().map(|layer| self.kept_by_layer(layer)).sum();
+        if chunk.head {
+            kept += u64::from(self.predictions) * self.kept_by_prediction();
+        }
         if whole == 0 { 1.0 } else { (kept as f64 / whole as f64).min(1.0) }
     }
 
     /// Inputs of a layer's products and gradients of their outputs, in bytes.
-    fn kept_by_layer(&self, layer: u32) -> u64 {
+    pub(super) fn kept_by_layer(&self, layer: u32) -> u64 {
         let model = &self.architecture;
         let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), model.hidden);
         let values = self.local_heads() * model.attention.value_dim();

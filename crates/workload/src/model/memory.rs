@@ -210,7 +210,7 @@ impl Training {
     }
 
     /// Bytes of all tensors of a layer that its backward pass reads; without the scores if these are recomputed.
-    fn stored_by_layer(&self, layer: u32, without_scores: bool) -> u64 {
+    pub(super) fn stored_by_layer(&self, layer: u32, without_scores: bool) -> u64 {
         let model = &self.architecture;
         let activation = |count: u64| self.precision.activations.bytes(count);
         let factor = |count: u64| self.precision.compute.bytes(count);
@@ -288,7 +288,9 @@ impl Training {
             bytes += own;
         }
         if chunk.head {
-            bytes += self.head_activation_bytes();
+            let modules = u64::from(self.predictions);
+            bytes +=
+                modules * self.prediction_activation_bytes() + (1 + modules) * self.head_activation_bytes();
         }
         Bytes::new(bytes)
     }
@@ -316,6 +318,15 @@ impl Training {
                 largest = largest.max(self.embedding_parameters_on_rank());
             }
             if chunk.head {
+                let (shared, experts) = self.prediction_parameters_on_rank();
+                for _ in 0..self.predictions {
+                    dense += shared;
+                    routed += experts;
+                    largest = largest.max(shared + experts);
+                    if self.recomputes_prediction() {
+                        recomputed = recomputed.max(self.prediction_inside_bytes());
+                    }
+                }
                 let head = self.head_parameters_on_rank(together(|chunk| chunk.embedding));
                 dense += head;
                 largest = largest.max(head);

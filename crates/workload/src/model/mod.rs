@@ -19,6 +19,7 @@ pub mod flops;
 mod kept;
 pub mod kernels;
 pub mod memory;
+mod prediction;
 pub mod profile;
 pub mod sheets;
 mod sparse;

@@ -94,6 +94,10 @@ impl Default for Precision {
     }
 }
 
+/// Modules of multi-token prediction that are worth the name: published models have one, Gloeckle et al. 2024 (arXiv:2404.19737)
+/// try seven.
+const MOST_PREDICTIONS: u32 = 16;
+
 /// A model, a batch and a layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
@@ -121,6 +125,8 @@ pub struct Training {
     pub recompute: Recompute,
     /// Layers of each chunk that [`Recompute::Full`] is for, the first ones; the others keep everything. Absent: all.
     pub recompute_layers: Option<u32>,
+    /// Modules of multi-token prediction that are trained beside the model, on the last stage (`prediction.rs`).
+    pub predictions: u32,
     /// Rank of the low-rank adapters beside attention's projections, which alone are trained (Hu et al. 2021,
     /// arXiv:2106.09685); absent: the model itself is trained.
     pub lora_rank: Option<u64>,
@@ -256,6 +262,7 @@ impl Training {
             adds_gradients: true,
             recompute: Recompute::None,
             recompute_layers: None,
+            predictions: 0,
             lora_rank: None,
             regather: true,
             narrow_gathers: false,
@@ -306,12 +313,23 @@ impl Training {
             }
         }
         let model = &self.architecture;
+        if self.predictions > MOST_PREDICTIONS {
+            return Err(range("multi_token_prediction", "at most 16 modules", self.predictions.to_string()));
+        }
+        if self.predictions > 0 && self.lora_rank.is_some() {
+            return Err(range("multi_token_prediction", "0 with `lora_rank`", self.predictions.to_string()));
+        }
+        if self.predictions > 0 {
+            divides("tp", self.tp, "features of the model", model.hidden)?;
+        }
         // FLOPs of a pass stay exact in 64 bits.
         let tokens = self.sequence as f64 * self.micro_batch as f64;
         let width = model.attention.heads() as f64
             * (model.attention.query_dim() as f64 + model.attention.value_dim() as f64);
-        let flops = 8.0 * model.parameters() as f64 * tokens
-            + 8.0 * f64::from(model.layers) * width * tokens * self.sequence as f64;
+        let modules = f64::from(self.predictions);
+        let beside = (model.prediction_parameters() + model.vocabulary * model.hidden) as f64;
+        let flops = 8.0 * (model.parameters() as f64 + modules * beside) * tokens
+            + 8.0 * (f64::from(model.layers) + modules) * width * tokens * self.sequence as f64;
         if flops > 1.8e19 {
             let found = format!("{} × {}", self.sequence, self.micro_batch);
             return Err(range("sequence × micro_batch", "at most 1.8e19 FLOPs in a micro-batch", found));
@@ -454,14 +472,15 @@ impl Training {
         (self.local_vocabulary() + self.architecture.positions) * self.architecture.hidden
     }
 
-    /// Final norm and output projection on a rank of the last stage; a tied table is stored again unless that rank
-    /// holds the embedding too (`with_embedding`).
+    /// Final norm, output projection and, for multi-token prediction, embedding on a rank of the last stage; a tied table is
+    /// stored again unless that rank holds the embedding too (`with_embedding`), and so is that of the modules.
     pub const fn head_parameters_on_rank(&self, with_embedding: bool) -> u64 {
         let norm = self.architecture.norm.parameters(self.architecture.hidden);
-        if self.architecture.tied_embeddings && with_embedding {
-            norm
-        } else {
-            norm + self.local_vocabulary() * self.architecture.hidden
+        let table = self.local_vocabulary() * self.architecture.hidden;
+        match (self.architecture.tied_embeddings, with_embedding) {
+            (true, true) => norm,
+            (false, false) if self.predictions > 0 => norm + 2 * table,
+            _ => norm + table,
         }
     }
 

@@ -36,7 +36,7 @@ impl Training {
             f(&mut emit);
             emit
         };
-        let units = Units::new(chunk);
+        let units = Units::new(chunk, self.predictions);
         let forward = pass(&|emit| self.forward(emit, chunk, &units));
         let fused = pass(&|emit| self.backward(emit, chunk, &units, Part::Both));
         let input = pass(&|emit| self.backward(emit, chunk, &units, Part::Input));
@@ -89,6 +89,11 @@ impl Training {
             experts.push(routed);
         }
         if chunk.head {
+            let (shared, routed) = self.prediction_parameters_on_rank();
+            for _ in 0..self.predictions {
+                dense.push(shared);
+                experts.push(routed);
+            }
             dense.push(self.head_parameters_on_rank(chunk.embedding));
             experts.push(0);
         }
@@ -112,7 +117,9 @@ impl Training {
             + experts.iter().sum::<u64>().div_ceil(self.expert_optimiser_shards);
         let bytes =
             self.precision.gradients.bytes(owned) + 24 * owned + self.precision.parameters.bytes(owned);
-        let parts = chunk.layers.len() as u64 + u64::from(chunk.embedding) + u64::from(chunk.head);
+        let parts = chunk.layers.len() as u64
+            + u64::from(chunk.embedding)
+            + u64::from(chunk.head) * (1 + u64::from(self.predictions));
         let measured = kernels.whole("optimiser_layer", self.architecture.hidden, self.tp, 0);
         match measured {
             Some(time) => time * parts,
@@ -137,9 +144,23 @@ impl Training {
             self.layer_forward(emit, layer);
             emit.done(units.layer(layer));
         }
-        if chunk.head && emit.whole("head", "head_forward", self.tokens()) {
+        if chunk.head {
+            for module in 0..self.predictions {
+                self.prediction_forward(emit);
+                emit.done(units.prediction(module));
+            }
+            // Once for the model and once for each module.
+            for _ in 0..=self.predictions {
+                self.head_forward(emit);
+            }
             emit.done(units.head());
-        } else if chunk.head {
+        }
+    }
+
+    /// Norm, output projection and loss.
+    fn head_forward(&self, emit: &mut Emit<'_>) {
+        let hidden = self.architecture.hidden;
+        if !emit.whole("head", "head_forward", self.tokens()) {
             let vocabulary = self.local_vocabulary();
             emit.stream("head", Streaming::Norm, self.residual_tokens(), hidden, 2);
             emit.gather_over_tp(
@@ -173,7 +194,6 @@ impl Training {
                     Overlap::None,
                 );
             }
-            emit.done(units.head());
         }
     }
 
@@ -188,29 +208,16 @@ impl Training {
 
     fn backward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units, part: Part) {
         let hidden = self.architecture.hidden;
-        let (tokens, residual) = (self.tokens(), self.residual_tokens());
-        if chunk.head && part.input() && emit.whole("head", "head_backward", tokens) {
-            part.finish(emit, units.head());
-        } else if chunk.head {
-            let gemm = Gemm::new(tokens, self.local_vocabulary(), hidden);
-            if part.input() {
-                if self.fused_loss {
-                    // Exponentials become gradients in place.
-                    emit.stream_bytes("loss", Streaming::CrossEntropy, tokens, self.local_vocabulary(), {
-                        8 * tokens * self.local_vocabulary()
-                    });
-                } else {
-                    self.loss_by_parts(emit, &LOSS_BACKWARD);
-                }
-            }
-            emit.of_width(gemm.n, |emit| {
-                let dtype = self.precision.activations;
-                self.column_gradients(emit, part, "head", hidden, &[(hidden, gemm.n)], dtype);
-            });
-            if part.input() {
-                emit.stream("head", Streaming::Norm, residual, hidden, 3);
+        let tokens = self.tokens();
+        if chunk.head {
+            for _ in 0..=self.predictions {
+                self.head_backward(emit, part);
             }
             part.finish(emit, units.head());
+            for module in (0..self.predictions).rev() {
+                self.prediction_backward(emit, part);
+                part.finish(emit, units.prediction(module));
+            }
         } else if part.input() {
             emit.gather_slices();
         }
@@ -232,7 +239,32 @@ impl Training {
         }
     }
 
-    fn layer_forward(&self, emit: &mut Emit<'_>, layer: u32) {
+    fn head_backward(&self, emit: &mut Emit<'_>, part: Part) {
+        let hidden = self.architecture.hidden;
+        let (tokens, residual) = (self.tokens(), self.residual_tokens());
+        if !(part.input() && emit.whole("head", "head_backward", tokens)) {
+            let gemm = Gemm::new(tokens, self.local_vocabulary(), hidden);
+            if part.input() {
+                if self.fused_loss {
+                    // Exponentials become gradients in place.
+                    emit.stream_bytes("loss", Streaming::CrossEntropy, tokens, self.local_vocabulary(), {
+                        8 * tokens * self.local_vocabulary()
+                    });
+                } else {
+                    self.loss_by_parts(emit, &LOSS_BACKWARD);
+                }
+            }
+            emit.of_width(gemm.n, |emit| {
+                let dtype = self.precision.activations;
+                self.column_gradients(emit, part, "head", hidden, &[(hidden, gemm.n)], dtype);
+            });
+            if part.input() {
+                emit.stream("head", Streaming::Norm, residual, hidden, 3);
+            }
+        }
+    }
+
+    pub(super) fn layer_forward(&self, emit: &mut Emit<'_>, layer: u32) {
         if emit.whole("layer", "layer_forward", self.tokens()) {
             return;
         }
@@ -247,8 +279,13 @@ impl Training {
     }
 
     fn layer_backward(&self, emit: &mut Emit<'_>, layer: u32, first: u32, part: Part) {
+        self.layer_gradients(emit, layer, self.recomputes_layer(layer, first), part);
+    }
+
+    /// The backward pass of a layer like `layer`, which is computed again first if it is `recomputed` whole.
+    pub(super) fn layer_gradients(&self, emit: &mut Emit<'_>, layer: u32, recomputed: bool, part: Part) {
         if part.input() {
-            if self.recomputes_layer(layer, first) {
+            if recomputed {
                 emit.recompute(|emit| self.layer_forward(emit, layer));
             } else if self.recompute == Recompute::Operations {
                 emit.recompute(|emit| self.operations_again(emit, layer));

@@ -169,6 +169,7 @@ class Run(NamedTuple):
     ep: int
     tokens: float
     padded: bool
+    predictions: int
 
 
 def _runs(line: Line) -> Iterator[Run | str]:
@@ -209,6 +210,7 @@ def _runs(line: Line) -> Iterator[Run | str]:
             line, container, task, model.upper(), chip, whole("#-GPUs"), known, whole("GBS"), whole("MBS"),
             whole("Sequence Length"), whole("FSDP", -1), whole("TP"), whole("PP"), whole("CP", 1), whole("VP", 1),
             whole("EP", 1), float(whole("Tokens / sec / GPU")), "tokendrop" in note,
+            int("w/ MTP" in note),
         )  # fmt: skip
 
 
@@ -220,8 +222,6 @@ def _refused(model: str, chip: str, note: str, system: str, cells: Mapping[str, 
         return f"no sheet of model `{model}`"
     if chip not in SYSTEMS:
         return f"no file of system `{system}`"
-    if "w/ MTP" in note:
-        return "multi-token prediction is not modelled"
     if "[^" in str(cells.get("Model TFLOP / sec / GPU", "")):
         return "a regression by the page's own note"
     return None
@@ -290,6 +290,8 @@ def _row(run: Run, systems: Mapping[str, System]) -> Row | str:
         training["parameters"] = "fp8"
     if "LoRA" in run.task:
         training["lora_rank"] = 16
+    if run.predictions:
+        training["multi_token_prediction"] = run.predictions
     training |= _software(run, experts=model.experts)
     if run.pp > 1:
         training["layers_per_stage"] = even(model.layers, stages)

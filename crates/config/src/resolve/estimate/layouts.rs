@@ -426,8 +426,7 @@ impl Estimator {
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
         Ok(Outcome::Laid(Box::new(Laid {
-            flops: training.architecture.model_flops_per_token(transformer.sequence, false) as f64
-                * tokens as f64,
+            flops: training.model_flops_per_token(false) as f64 * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
             layout,
