@@ -44,7 +44,7 @@ def _cable(rng: random.Random) -> Mapping:
 
 def _clos(rng: random.Random) -> Mapping:
     gpus = rng.choice([1, 1, 1, 2, 4])
-    nics = rng.choice([1, gpus])
+    nics = rng.choice([1, gpus, gpus, min(2 * gpus, 4)])
     host: Mapping = {"gpus": gpus, "nics": nics}
     if nics > 1 and rng.random() < 0.5:
         host["rails"] = True
@@ -249,6 +249,9 @@ def trained(number: int) -> Case:
                      "sequence": 256},
         "parallelism": layout, "placement": rng.choice(["packed", "spread"]), "iterations": rng.choice([1, 3, 6]),
     }  # fmt: skip
+    modules = random.Random(f"predicted {number}").choice([0, 0, 1, 2])  # noqa: S311
+    if modules:
+        job["workload"]["training"] = {"multi_token_prediction": modules}
     net = network(rng, "clos")
     found: Mapping = {
         "windtunnel": 1, "name": f"fuzz-{number}", "seed": number, "fidelity": "flow", "topology": shape,

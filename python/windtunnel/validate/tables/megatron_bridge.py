@@ -185,7 +185,7 @@ def _runs(line: Line) -> Iterator[Run | str]:
     found = re.match(r"(.*?)\s*\((.*)\)$", model)
     if found:
         model, note = found[1], found[2]
-    refused = _refused(model, chip, note, line.text("system") or last, cells)
+    refused = _refused(model, chip, line.text("system") or last, cells)
     if refused:
         yield refused
         return
@@ -214,7 +214,7 @@ def _runs(line: Line) -> Iterator[Run | str]:
         )  # fmt: skip
 
 
-def _refused(model: str, chip: str, note: str, system: str, cells: Mapping[str, Any]) -> str | None:
+def _refused(model: str, chip: str, system: str, cells: Mapping[str, Any]) -> str | None:
     """Why a line is left out."""
     if model.upper().startswith("NEMOTRON"):
         return "hybrids of attention and state-space layers are not modelled"
