@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conftest import Command
 
 pytestmark = pytest.mark.engine
+PROFILER = ROOT / "examples" / "traces" / "nccl-profiler"
 STEP = [ROOT / "examples" / "traces" / f"step-rank{rank}.json" for rank in range(2)]
 SCENARIO = """
 windtunnel: 1
@@ -60,6 +61,55 @@ def test_every_form_runs_at_every_fidelity(command: Command, tmp_path: Path, end
         times.append(float(job["iteration_time_s"]["mean"]))
     # Four all-reduces of 32 MiB over two ranks at 100 Gbps: each rank sends and takes as much as the vector.
     assert all(4 * 33_554_432 * 8 / 100e9 < time < 0.03 for time in times)
+
+
+@pytest.mark.parametrize("fidelity", ["message", "flow", "packet"])
+def test_events_of_the_nccl_profiler_plugin_run_at_every_fidelity(
+    command: Command, tmp_path: Path, fidelity: str
+) -> None:
+    target = tmp_path / "nccl.wtw"
+    answer = json.loads(command("import", "auto", PROFILER, "-o", target, "--json").stdout)
+    assert answer["kind"] == "nccl-profiler"
+    assert answer["workload"]["ranks"] == 4
+    assert answer["totals"]["dropped"]["operations"] == 0
+    scenario = tmp_path / "run.yaml"
+    text = SCENARIO.format(fidelity=fidelity, source="file", file=target.name)
+    scenario.write_text(text.replace("hosts: 2", "hosts: 4").replace("down: 2", "down: 4"))
+    job = windtunnel.run(scenario).summary["jobs"][0]
+    # What lies between operations on each rank: 1.79 ms a step, 2.6 ms between the steps, 1.6 ms before the broadcast.
+    gaps = 2 * 1.79e-3 + 2.6e-3 + 1.6e-3
+    # Two steps move, at 100 Gbps: halves of 2 MiB and 16 MiB, an all-reduce of 8 MiB over two ranks, a message of 4 MiB.
+    moved = 2 * (1 + 8 + 8 + 4) * (1 << 20) * 8 / 100e9
+    assert gaps + moved < job["iteration_time_s"]["mean"] < gaps + 1.2 * moved
+
+
+def test_a_recording_of_any_length_is_read_in_parts_or_refused_at_once(command: Command, tmp_path: Path) -> None:
+    # A hole of 5 GiB: nothing of it is on the disk, and no kind that is read whole begins to read it.
+    long = tmp_path / "host.xplane.pb"
+    with long.open("wb") as file:
+        file.truncate(5 << 30)
+    done = command("import", "xplane", long, "-o", tmp_path / "w.wtw", check=2)
+    assert "at most 4 GiB of a recording that is read whole, found 5368709120 bytes" in done.stderr
+    assert "may be of any length" in done.stderr
+    # Of pages only those that are asked for are read: here a table whose tree is beyond 4 GiB.
+    database = tmp_path / "long.sqlite"
+    head = bytearray(512)
+    head[:16] = b"SQLite format 3\0"
+    head[16:18] = (512).to_bytes(2, "big")
+    far = (5 << 30) // 512
+    sql, name = b"CREATE TABLE k(start integer)", b"CUPTI_ACTIVITY_KIND_KERNEL"
+    kinds = bytes([6, 23, 13 + 2 * len(name), 13 + 2 * len(name), 4, 13 + 2 * len(sql)])
+    record = kinds + b"table" + name + name + far.to_bytes(4, "big") + sql
+    cell = bytes([len(record), 1]) + record
+    at = 512 - len(cell)
+    head[100:110] = bytes([13, 0, 0, 0, 1]) + at.to_bytes(2, "big") + bytes([0]) + at.to_bytes(2, "big")
+    head[at:] = cell
+    with database.open("wb") as file:
+        file.write(head)
+        file.seek((far - 1) * 512)
+        file.write(bytes([13]) + bytes(511))
+    done = command("import", "nsys", database, "-o", tmp_path / "w.wtw", check=2)
+    assert "expected at least one kernel, found none" in done.stderr
 
 
 def test_the_account_adds_up_and_lies_beside_the_workload(command: Command, tmp_path: Path) -> None:

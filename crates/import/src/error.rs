@@ -67,13 +67,21 @@ impl ImportError {
         }
     }
 
+    /// Whether the file ends too soon.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.found == END
+    }
+
     /// A file that ends too soon.
     pub fn cut(file: &str, byte: u64, expected: impl Into<String>) -> Self {
-        Self::new(file, expected, "the end of the file")
+        Self::new(file, expected, END)
             .at(Place::Byte(byte))
             .hint("the recording was cut off: let the program end before its files are copied")
     }
 }
+
+/// What is found where a file ends too soon.
+const END: &str = "the end of the file";
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,6 +19,9 @@ pub struct Input {
     content: Content,
 }
 
+/// How a file that gzip made begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 #[derive(Clone, Debug)]
 enum Content {
     File(PathBuf),
@@ -27,6 +30,14 @@ enum Content {
 
 /// Longest file that is taken whole into memory, by readers that need all of it.
 const WHOLE: u64 = 4 << 30;
+
+/// How a recording can be read at any place.
+pub(crate) enum Kept<'a> {
+    File(&'a Path),
+    Bytes(&'a [u8]),
+    /// It has to be unpacked first.
+    Packed,
+}
 
 impl Input {
     /// Bytes in memory under a name, for tests and for archives.
@@ -48,7 +59,7 @@ impl Input {
         };
         let head = head(&mut raw, 6, &self.name)?;
         refuse_packing(&head, &self.name)?;
-        let gzip = head.starts_with(&[0x1f, 0x8b]);
+        let gzip = head.starts_with(&GZIP);
         let whole = std::io::Cursor::new(head).chain(raw);
         Ok(if gzip {
             Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(whole)))
@@ -65,16 +76,49 @@ impl Input {
         head(&mut self.open()?, most, &self.name)
     }
 
-    /// All of it.
+    /// Where it is, for those who do not read it from its begin to its end.
+    ///
+    /// # Errors
+    /// [`ImportError`] where the file cannot be read.
+    pub(crate) fn kept(&self) -> Result<Kept<'_>, ImportError> {
+        Ok(match &self.content {
+            Content::Bytes(bytes) if bytes.starts_with(&GZIP) => Kept::Packed,
+            Content::Bytes(bytes) => Kept::Bytes(bytes),
+            Content::File(path) => {
+                let file = File::open(path).map_err(|error| ImportError::io(&self.name, 0, &error))?;
+                let regular = file.metadata().is_ok_and(|of| of.is_file());
+                let head = head(&mut { file }, 6, &self.name)?;
+                refuse_packing(&head, &self.name)?;
+                // Of a pipe nothing is there twice.
+                if regular && !head.starts_with(&GZIP) { Kept::File(path) } else { Kept::Packed }
+            }
+        })
+    }
+
+    /// All of it, for kinds whose parts refer to each other all over the file.
     ///
     /// # Errors
     /// [`ImportError`] where the file cannot be read, or has more than 4 GiB.
     pub fn whole(&self) -> Result<Vec<u8>, ImportError> {
+        let long = |found: String| {
+            ImportError::new(&self.name, "at most 4 GiB of a recording that is read whole", found).hint(
+                "record fewer steps, or give each rank a file of its own; plain files of the kinds kineto, nccl-profiler, nsys, inspector, \
+                 storage, liballprof and simgrid may be of any length",
+            )
+        };
+        // One that is too long as it lies there is not read first.
+        if let Content::File(path) = &self.content
+            && let Some(length) =
+                std::fs::metadata(path).ok().map(|of| of.len()).filter(|&length| length > WHOLE)
+            && !matches!(self.kept()?, Kept::Packed)
+        {
+            return Err(long(format!("{length} bytes")));
+        }
         let mut bytes = Vec::new();
         let read = self.open()?.take(WHOLE + 1).read_to_end(&mut bytes);
         read.map_err(|error| ImportError::io(&self.name, bytes.len() as u64, &error))?;
         if bytes.len() as u64 > WHOLE {
-            return Err(ImportError::new(&self.name, "at most 4 GiB of this kind of recording", "more"));
+            return Err(long("more, unpacked".to_owned()));
         }
         Ok(bytes)
     }
@@ -228,4 +272,20 @@ fn take(input: &mut dyn Read, most: u64, name: &str, at: u64) -> Result<Vec<u8>,
     let read = input.take(most).read_to_end(&mut bytes);
     read.map_err(|error| ImportError::io(name, at + bytes.len() as u64, &error))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_to_be_read_whole_is_refused_before_it_is_read() {
+        let path = std::env::temp_dir().join(format!("windtunnel-long-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(WHOLE + 1).unwrap();
+        let input = Input { name: "long".to_owned(), content: Content::File(path.clone()) };
+        let error = input.whole().unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(error.found, "4294967297 bytes");
+        assert!(error.hint.unwrap().contains("may be of any length"));
+    }
 }

@@ -15,6 +15,7 @@
 #![warn(unreachable_pub)]
 
 pub mod assemble;
+mod blocks;
 mod bytes;
 pub mod chakra;
 pub mod coverage;
@@ -28,8 +29,11 @@ pub mod inspector;
 pub mod json;
 pub mod kineto;
 pub mod liballprof;
+mod lines;
 mod mpi;
 pub mod mpi_tracer;
+mod nccl;
+pub mod nccl_profiler;
 pub mod nsys;
 pub mod otf2;
 pub mod pickle;
@@ -51,9 +55,10 @@ use input::Input;
 pub use reader::{Options, Reader};
 
 /// All readers, in the order in which they are asked.
-pub const READERS: [&dyn Reader; 12] = [
+pub const READERS: [&dyn Reader; 13] = [
     &mpi_tracer::MpiTracer,
     &inspector::Inspector,
+    &nccl_profiler::NcclProfiler,
     &flight_recorder::FlightRecorder,
     &chakra::Chakra,
     &xplane::XPlane,

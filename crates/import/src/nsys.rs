@@ -47,8 +47,7 @@ impl Reader for Nsys {
     ) -> Result<Draft, ImportError> {
         let (mut traces, mut made) = (Vec::new(), Vec::new());
         for input in inputs {
-            let bytes = input.whole()?;
-            let database = Database::open(&input.name, &bytes)?;
+            let database = Database::open(input)?;
             if !database.has("CUPTI_ACTIVITY_KIND_KERNEL") {
                 return Err(ImportError::new(&input.name, "the table `CUPTI_ACTIVITY_KIND_KERNEL`", "an SQLite file without it")
                     .hint("profile with `nsys profile -t cuda,nvtx` and export with `nsys export -t sqlite --include-blobs=true`"));

@@ -2,11 +2,13 @@
 //!
 //! The format is that of sqlite.org/fileformat2: pages, table B-trees of interior pages (type 5) and leaves (13), records whose head
 //! names the type of each column, long ones with overflow pages. A page is visited once at most, so a file whose pages point in a
-//! circle ends in an error.
+//! circle ends in an error. Pages are read as they are asked for ([`Blocks`]): memory does not grow with the file but for a bit a page.
 
 use std::collections::BTreeMap;
 
+use crate::blocks::{Blocks, Part};
 use crate::error::{ImportError, Place};
+use crate::input::Input;
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +46,7 @@ struct Table {
 /// A file.
 pub(crate) struct Database<'a> {
     file: &'a str,
-    bytes: &'a [u8],
+    blocks: Blocks<'a>,
     page: u64,
     usable: u64,
     tables: BTreeMap<String, Table>,
@@ -52,8 +54,10 @@ pub(crate) struct Database<'a> {
 
 impl<'a> Database<'a> {
     /// Reads the list of tables.
-    pub(crate) fn open(file: &'a str, bytes: &'a [u8]) -> Result<Self, ImportError> {
-        let head = bytes.get(..100).filter(|head| head.starts_with(b"SQLite format 3\0"));
+    pub(crate) fn open(input: &'a Input) -> Result<Self, ImportError> {
+        let file = input.name.as_str();
+        let blocks = Blocks::of(input)?;
+        let head = blocks.part(0, 100)?.filter(|head| head.starts_with(b"SQLite format 3\0"));
         let head = head.ok_or_else(|| {
             ImportError::new(file, "an SQLite file", "something else, or less than its head")
                 .at(Place::Byte(0))
@@ -68,7 +72,7 @@ impl<'a> Database<'a> {
                 ImportError::new(file, "a page size of 512 to 65536", page.to_string()).at(Place::Byte(16))
             );
         }
-        let mut database = Self { file, bytes, page, usable, tables: BTreeMap::new() };
+        let mut database = Self { file, blocks, page, usable, tables: BTreeMap::new() };
         let mut tables = BTreeMap::new();
         database.walk(1, None, &mut |row| {
             let text = |at: usize| row.get(at).and_then(Cell::text).unwrap_or_default().to_owned();
@@ -114,15 +118,14 @@ impl<'a> Database<'a> {
         })
     }
 
-    fn page(&self, number: u64) -> Result<&'a [u8], ImportError> {
+    fn page(&self, number: u64) -> Result<Part, ImportError> {
         let start = number.checked_sub(1).and_then(|before| before.checked_mul(self.page));
-        let part = start.and_then(|start| self.bytes.get(start as usize..(start + self.page) as usize));
+        let part = match start {
+            Some(start) => self.blocks.part(start, self.page)?,
+            None => None,
+        };
         part.ok_or_else(|| {
-            ImportError::cut(
-                self.file,
-                self.bytes.len() as u64,
-                format!("page {number} of {} bytes", self.page),
-            )
+            ImportError::cut(self.file, self.blocks.length(), format!("page {number} of {} bytes", self.page))
         })
     }
 
@@ -140,14 +143,19 @@ impl<'a> Database<'a> {
         row_number: Option<usize>,
         visit: &mut dyn FnMut(&[Cell]) -> Result<(), ImportError>,
     ) -> Result<(), ImportError> {
-        let mut seen = vec![false; self.bytes.len() / self.page as usize + 2];
+        // A bit a page; the file is there, so its length is no promise.
+        let pages = self.blocks.length() / self.page + 2;
+        let mut seen = vec![0u64; (pages / 64 + 1) as usize];
         let mut pending = vec![root];
         while let Some(number) = pending.pop() {
-            let place =
-                seen.get_mut(number as usize).ok_or_else(|| self.damaged(number, "a page of the file"))?;
-            if std::mem::replace(place, true) {
+            if number >= pages {
+                return Err(self.damaged(number, "a page of the file"));
+            }
+            let (word, bit) = ((number / 64) as usize, 1u64 << (number % 64));
+            if seen[word] & bit != 0 {
                 return Err(self.damaged(number, "a page that is used once"));
             }
+            seen[word] |= bit;
             let page = self.page(number)?;
             // The first page has the file's head before its own.
             let head = if number == 1 { 100 } else { 0 };
@@ -173,7 +181,7 @@ impl<'a> Database<'a> {
                 13 => {
                     for index in 0..cells {
                         let at = cell(index).ok_or_else(|| self.damaged(number, "a cell inside its page"))?;
-                        let row = self.record(number, page, at as usize, row_number)?;
+                        let row = self.record(number, &page, at as usize, row_number)?;
                         visit(&row)?;
                     }
                 }
@@ -195,6 +203,10 @@ impl<'a> Database<'a> {
         let mut at = at;
         let length = varint(page, &mut at).ok_or_else(bad)?;
         let row = varint(page, &mut at).ok_or_else(bad)? as i64;
+        // A length is believed up to that of the file: pages that point in a circle give no more.
+        if length > self.blocks.length() {
+            return Err(bad());
+        }
         let most = self.usable - 35;
         let local = if length <= most {
             length
@@ -210,13 +222,16 @@ impl<'a> Database<'a> {
             part
         } else {
             joined = part.to_vec();
-            let mut next = page.get(at + local as usize..at + local as usize + 4).ok_or_else(bad)?;
+            let number_at = |bytes: &[u8], at: usize| {
+                let four = bytes.get(at..at + 4)?;
+                Some(u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]])))
+            };
+            let mut next = number_at(page, at + local as usize).ok_or_else(bad)?;
             while (joined.len() as u64) < length {
-                let overflow = u64::from(u32::from_be_bytes([next[0], next[1], next[2], next[3]]));
-                let content = self.page(overflow)?;
+                let content = self.page(next)?;
                 let take = (length - joined.len() as u64).min(self.usable - 4) as usize;
                 joined.extend_from_slice(content.get(4..4 + take).ok_or_else(bad)?);
-                next = &content[..4];
+                next = number_at(&content, 0).ok_or_else(bad)?;
             }
             &joined[..]
         };

@@ -13,6 +13,7 @@ use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
+use crate::lines::Lines;
 use crate::mpi::{Envelope, Said, Script, Tags};
 use crate::{Options, Reader};
 
@@ -53,37 +54,32 @@ impl Reader for TimeIndependent {
             Draft { source: inputs[0].name.clone(), world: Some(inputs.len() as u32), ..Draft::default() };
         let mut tags = Tags::default();
         for input in inputs {
-            let bytes = input.whole()?;
-            let text = String::from_utf8_lossy(&bytes);
-            let first = text.split_whitespace().next().unwrap_or("");
-            let number = rank_of(first).ok_or_else(|| {
-                let found: String = first.chars().take(60).collect();
-                let found = if found.is_empty() { "nothing".to_owned() } else { format!("`{found}`") };
-                ImportError::new(&input.name, "a rank (`0` or `p0`) before each action", found)
-                    .at(Place::Line(1))
-                    .hint("give the files that `smpirun -trace-ti` lists, one a rank")
-            })?;
-            let mut trace = Trace { file: &input.name, size: 1, flops, world: inputs.len() as u32 };
-            let mut script = Script::new(number, &mut tags);
+            let mut lines = Lines::of(input)?;
+            let mut under: Option<(Trace<'_>, Script<'_>)> = None;
             let mut ended = false;
-            for (line, text) in (1..).zip(text.lines()) {
+            while let Some((line, text)) = lines.text()? {
                 let words: Vec<&str> = text.split_whitespace().collect();
-                if let [rank, action, arguments @ ..] = &words[..] {
-                    if rank_of(rank) != Some(number) {
-                        return Err(trace.fault(
-                            line,
-                            &format!("rank {number}, as in the lines before"),
-                            rank,
-                        ));
-                    }
-                    ended |= *action == "finalize";
-                    trace.action(line, action, arguments, &mut script, &mut draft, coverage)?;
-                } else if !words.is_empty() {
-                    return Err(trace.fault(line, "`RANK ACTION …`", text));
+                let Some(&first) = words.first() else { continue };
+                if under.is_none() {
+                    let number = rank_of(first).ok_or_else(|| no_rank(&input.name, line, first))?;
+                    let trace = Trace { file: &input.name, size: 1, flops, world: inputs.len() as u32 };
+                    under = Some((trace, Script::new(number, &mut tags)));
                 }
+                let (trace, script) = under.as_mut().expect("there from its first line on");
+                let [rank, action, arguments @ ..] = &words[..] else {
+                    return Err(trace.fault(line, "`RANK ACTION …`", &text));
+                };
+                let number = script.number;
+                if rank_of(rank) != Some(number) {
+                    return Err(trace.fault(line, &format!("rank {number}, as in the lines before"), rank));
+                }
+                ended |= *action == "finalize";
+                trace.action(line, action, arguments, script, &mut draft, coverage)?;
             }
+            let Some((_, script)) = under else { return Err(no_rank(&input.name, 1, "")) };
+            let number = script.number;
             if !ended {
-                return Err(ImportError::cut(&input.name, bytes.len() as u64, "`finalize`"));
+                return Err(ImportError::cut(&input.name, lines.byte(), "`finalize`"));
             }
             let program = script.rank.of_file(&input.name);
             if draft.ranks.insert(number, program).is_some() {
@@ -369,6 +365,15 @@ impl Trace<'_> {
         }
         Ok(())
     }
+}
+
+/// A file that does not begin with a rank.
+fn no_rank(file: &str, line: u64, first: &str) -> ImportError {
+    let found: String = first.chars().take(60).collect();
+    let found = if found.is_empty() { "nothing".to_owned() } else { format!("`{found}`") };
+    ImportError::new(file, "a rank (`0` or `p0`) before each action", found)
+        .at(Place::Line(line))
+        .hint("give the files that `smpirun -trace-ti` lists, one a rank")
 }
 
 /// The number of a rank, `3` or `p3`.

@@ -14,6 +14,7 @@ use crate::coverage::Coverage;
 use crate::draft::Draft;
 use crate::error::ImportError;
 use crate::input::Input;
+use crate::lines::Lines;
 use crate::mpi::{Script, Tags};
 use crate::{Options, Reader};
 use calls::Replay;
@@ -51,10 +52,12 @@ impl Reader for Liballprof {
         // Who is who, and who is in which communicator, before any message.
         let mut ranks: Vec<(u32, Tests)> = Vec::with_capacity(inputs.len());
         for (index, input) in (0..).zip(inputs) {
-            let text = input.whole()?;
-            let text = String::from_utf8_lossy(&text);
             // The program's own words say who it is; else the order of the files does.
-            let said = text.lines().find_map(identity);
+            let mut said = None;
+            let mut lines = Lines::of(input)?;
+            while let (None, Some((_, text))) = (said, lines.text()?) {
+                said = identity(&text);
+            }
             let rank = said.map_or(index, |(rank, _)| rank);
             if let Some((_, size)) = said.filter(|&(_, size)| size != world) {
                 let expected = format!("a file of each of {size} ranks, as `MPI_COMM_WORLD` has");
@@ -67,16 +70,17 @@ impl Reader for Liballprof {
                     .hint("where the files are of several programs, `--only TEXT` takes those of one"));
             }
             let mut tests = Tests::default();
-            for line in lines(&input.name, &text) {
-                communicators.see(rank, &line);
-                tests.see(&line);
+            let mut lines = Lines::of(input)?;
+            while let Some((line, text)) = lines.text()? {
+                if let Some(line) = call(&input.name, line, &text) {
+                    communicators.see(rank, &line);
+                    tests.see(&line);
+                }
             }
             tests.end();
             ranks.push((rank, tests));
         }
         for ((rank, tests), input) in ranks.into_iter().zip(inputs) {
-            let text = input.whole()?;
-            let text = String::from_utf8_lossy(&text);
             let mut replay = Replay {
                 script: Script::new(rank, &mut tags),
                 draft: &mut draft,
@@ -85,12 +89,14 @@ impl Reader for Liballprof {
                 persistent: FxHashMap::default(),
             };
             let mut ended = false;
-            for line in lines(&input.name, &text) {
+            let mut lines = Lines::of(input)?;
+            while let Some((line, text)) = lines.text()? {
+                let Some(line) = call(&input.name, line, &text) else { continue };
                 ended |= line.fields[0] == "MPI_Finalize";
                 replay.call(&line, coverage)?;
             }
             if !ended {
-                return Err(ImportError::cut(&input.name, text.len() as u64, "`MPI_Finalize`"));
+                return Err(ImportError::cut(&input.name, lines.byte(), "`MPI_Finalize`"));
             }
             let program = replay.script.finish(coverage);
             draft.ranks.insert(rank, program.of_file(&input.name));
@@ -99,12 +105,10 @@ impl Reader for Liballprof {
     }
 }
 
-/// The calls of a file.
-fn lines<'a>(file: &'a str, text: &'a str) -> impl Iterator<Item = LineOf<'a>> {
-    (1..)
-        .zip(text.lines())
-        .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
-        .map(move |(line, text)| LineOf { file, line, fields: text.split(':').collect() })
+/// The call of a line; comments and what is empty have none.
+fn call<'a>(file: &'a str, line: u64, text: &'a str) -> Option<LineOf<'a>> {
+    let has = !text.is_empty() && !text.starts_with('#');
+    has.then(|| LineOf { file, line, fields: text.split(':').collect() })
 }
 
 /// Rank and size of `MPI_COMM_WORLD` (number 0), where a call is made on it.

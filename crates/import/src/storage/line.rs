@@ -8,6 +8,9 @@ use super::Request;
 const CLOUD_PHYSICS: &str = "version,time,op,size,lbn";
 const MSR: &str = "timestamp,hostname,";
 
+/// How much of a file says its form.
+pub(super) const HEAD: usize = 1 << 13;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
     Spc,
@@ -48,7 +51,7 @@ fn is_comment(line: &str) -> bool {
 impl Form {
     /// The form that the first line says which is no comment.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
-        let text = String::from_utf8_lossy(&head[..head.len().min(1 << 13)]);
+        let text = String::from_utf8_lossy(&head[..head.len().min(HEAD)]);
         let line = text.lines().map(str::trim).find(|line| !is_comment(line))?;
         if is_header(line) {
             let msr = line.to_ascii_lowercase().starts_with(MSR);

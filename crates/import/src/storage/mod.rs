@@ -22,6 +22,7 @@ use crate::coverage::{Coverage, Treatment};
 use crate::draft::Draft;
 use crate::error::{ImportError, Place};
 use crate::input::Input;
+use crate::lines::Lines;
 use crate::{Options, Reader};
 use line::{Form, Line, State};
 
@@ -93,24 +94,28 @@ fn read_file(
     requests: &mut Vec<Request>,
     coverage: &mut Coverage,
 ) -> Result<(), ImportError> {
-    let bytes = input.whole()?;
-    let text = String::from_utf8_lossy(&bytes);
     let fault = |expected: String, line: u64, text: &str| {
         let found: String = text.chars().take(60).collect();
         ImportError::new(&input.name, expected, format!("`{found}`")).at(Place::Line(line))
     };
-    let Some(form) = Form::of(&bytes) else {
-        let (line, text) =
-            (1..).zip(text.lines()).find(|(_, text)| !text.trim().is_empty()).unwrap_or((1, ""));
+    let mut lines = Lines::of(input)?;
+    let Some(form) = Form::of(&input.head(line::HEAD)?) else {
+        let mut first = (1, String::new());
+        while let Some((line, text)) = lines.text()? {
+            if !text.trim().is_empty() {
+                first = (line, text.into_owned());
+                break;
+            }
+        }
         let expected = "a request of SPC, MSR, MQSim or CloudPhysics below comments or a header";
-        return Err(fault(expected.to_owned(), line, text).hint(
+        return Err(fault(expected.to_owned(), first.0, &first.1).hint(
             "`ASU,LBA,bytes,R or W,seconds` (SPC) is the form that other traces are easily brought to",
         ));
     };
     let (before, mut others) = (requests.len(), 0usize);
-    let mut first: Option<(u64, &str)> = None;
-    for (line, text) in (1..).zip(text.lines()) {
-        match form.line(text, state) {
+    let mut first: Option<(u64, String)> = None;
+    while let Some((line, text)) = lines.text()? {
+        match form.line(&text, state) {
             Line::Request(request) => {
                 let kind = if request.write { "write" } else { "read" };
                 coverage.count(kind, Treatment::Mapped, "", request.bytes, 0);
@@ -121,20 +126,20 @@ fn read_file(
                 coverage.count("comment or header", Treatment::Mapped, "about the trace, not of it", 0, 0);
             }
             Line::Other => {
-                first.get_or_insert((line, text));
+                first.get_or_insert_with(|| (line, text.into_owned()));
                 others += 1;
                 let why = "neither reads nor writes: no data is moved";
                 coverage.count("other operation", Treatment::Dropped, why, 0, 0);
             }
             Line::Damaged => {
-                return Err(fault(format!("a request as {form:?} has it"), line, text)
+                return Err(fault(format!("a request as {form:?} has it"), line, &text)
                     .hint("a last line may be cut: remove it"));
             }
         }
     }
     if let Some((line, text)) = first.filter(|_| others > requests.len() - before) {
         let expected = format!("reads and writes in most lines of a trace of {form:?}");
-        return Err(fault(expected, line, text)
+        return Err(fault(expected, line, &text)
             .hint(format!("{others} lines are of other operations: take those out that move no data")));
     }
     Ok(())

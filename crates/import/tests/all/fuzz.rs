@@ -272,6 +272,7 @@ each! {
     kineto "kineto"
     liballprof "liballprof"
     mpi "mpi"
+    nccl_profiler "nccl-profiler"
     nsys "nsys"
     otf2 "otf2"
     simgrid "simgrid"

@@ -11,6 +11,7 @@ mod kineto;
 mod kineto_events;
 mod kineto_ranks;
 mod mpi;
+mod nccl_profiler;
 mod nsys;
 mod recorded;
 mod small;

@@ -77,6 +77,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Input>)> {
         ("dumpi", (0..2).map(|rank| Input::bytes(format!("d-{rank}.bin"), dumpi(rank))).collect()),
         ("xplane", vec![Input::bytes("host.xplane.pb", xplane())]),
         ("mpi", crate::traced::tracer_sample()),
+        ("nccl-profiler", crate::nccl_profiler::sample()),
         ("otf2", crate::traced::archive()),
     ]
 }

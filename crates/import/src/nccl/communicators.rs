@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Record;
+use super::records::{Process, Record, Records};
 use crate::coverage::{Amount, Coverage, Treatment};
 use crate::error::ImportError;
 
@@ -14,20 +14,18 @@ use crate::error::ImportError;
 pub(super) const WHY: &str =
     "not all members of its communicator are known as ranks: whose rank is whose is not recorded";
 
-/// A process: host and number.
-type Process<'a> = &'a (String, u64);
-
 /// A communicator as its records have it: size, and the process of each rank.
 struct Communicator<'a> {
+    name: u32,
     size: u32,
-    processes: BTreeMap<u32, Option<Process<'a>>>,
+    processes: BTreeMap<u32, Option<&'a Process>>,
 }
 
 /// The ranks of a job.
 pub(super) struct Job {
     pub(super) world: u32,
     /// By communicator: its place among them, and its members as ranks.
-    communicators: BTreeMap<String, (usize, Vec<u32>)>,
+    communicators: BTreeMap<u32, (usize, Vec<u32>)>,
 }
 
 impl Job {
@@ -41,11 +39,11 @@ impl Job {
         self.members(record)?.1.get(record.rank as usize).copied()
     }
 
-    pub(super) fn of(records: &[Record], source: &str, coverage: &mut Coverage) -> Result<Self, ImportError> {
+    pub(super) fn of(records: &Records, source: &str, coverage: &mut Coverage) -> Result<Self, ImportError> {
         let known = communicators(records);
         let largest = known.values().map(|communicator| communicator.size).max().unwrap_or(0);
         let largest = crate::assemble::believable(largest, source)?;
-        let processes: BTreeSet<Process<'_>> = known
+        let processes: BTreeSet<&Process> = known
             .values()
             .flat_map(|communicator| communicator.processes.values().copied().flatten())
             .collect();
@@ -59,9 +57,8 @@ impl Job {
         if let Some(world) = whole.or_else(only) {
             // A process of several GPUs has several ranks: which of them another communicator means is not recorded.
             let own = &known[world].processes;
-            let once =
-                |of: &Process<'_>| own.values().flatten().filter(|process| *process == of).count() == 1;
-            let ranks: BTreeMap<Process<'_>, u32> = own
+            let once = |of: &&Process| own.values().flatten().filter(|process| *process == of).count() == 1;
+            let ranks: BTreeMap<&Process, u32> = own
                 .iter()
                 .filter_map(|(&rank, process)| Some(((*process)?, rank)))
                 .filter(|(process, _)| once(process))
@@ -83,7 +80,7 @@ impl Job {
             return Err(ImportError::new(source, expected, found)
                 .hint("these lines are of several jobs, or files of some processes are missing: give all files of one job"));
         }
-        let mut order: Vec<Process<'_>> = processes.into_iter().collect();
+        let mut order: Vec<&Process> = processes.into_iter().collect();
         order.sort_by_key(|process| (crate::input::natural(&process.0), process.1));
         let why = "no communicator has all: numbered by host and process";
         let amount = Amount { operations: order.len() as u64, ..Amount::default() };
@@ -94,12 +91,7 @@ impl Job {
     }
 
     /// The communicators of whose members all are known; that of the world in any case.
-    fn placed(
-        known: &BTreeMap<&str, Communicator<'_>>,
-        world: u32,
-        whole: Option<&str>,
-        ranks: &BTreeMap<Process<'_>, u32>,
-    ) -> Self {
+    fn placed(known: &Known<'_>, world: u32, whole: Option<&str>, ranks: &BTreeMap<&Process, u32>) -> Self {
         let mut communicators = BTreeMap::new();
         // That of the world first, so that its stream is the same with others and without.
         let others = known.keys().copied().filter(|name| Some(*name) != whole);
@@ -113,7 +105,7 @@ impl Job {
                 None
             };
             if let Some(members) = members {
-                communicators.insert(name.to_owned(), (communicators.len(), members));
+                communicators.insert(own.name, (communicators.len(), members));
             }
         }
         Self { world, communicators }
@@ -123,25 +115,30 @@ impl Job {
 impl<'a> Communicator<'a> {
     /// Whether each rank's process is known, and each is another.
     fn is_whole(&self) -> bool {
-        let mut seen: BTreeSet<Process<'a>> = BTreeSet::new();
+        let mut seen: BTreeSet<&'a Process> = BTreeSet::new();
         self.processes.len() == self.size as usize
             && self.processes.values().all(|process| process.is_some_and(|process| seen.insert(process)))
     }
 
-    fn has(&self, processes: &BTreeSet<Process<'_>>) -> bool {
+    fn has(&self, processes: &BTreeSet<&Process>) -> bool {
         self.processes.values().flatten().count() == processes.len()
     }
 }
 
-/// All communicators by name. A rank that several processes claim has none: its process is not known.
-fn communicators(records: &[Record]) -> BTreeMap<&str, Communicator<'_>> {
-    let mut known: BTreeMap<&str, Communicator<'_>> = BTreeMap::new();
-    for record in records {
-        let own = known
-            .entry(&record.communicator)
-            .or_insert_with(|| Communicator { size: record.ranks, processes: BTreeMap::new() });
+/// All communicators by name.
+type Known<'a> = BTreeMap<&'a str, Communicator<'a>>;
+
+/// A rank that several processes claim has none: its process is not known.
+fn communicators(records: &Records) -> Known<'_> {
+    let mut known = Known::new();
+    for record in &records.list {
+        let own = known.entry(records.text(record.communicator)).or_insert_with(|| Communicator {
+            name: record.communicator,
+            size: record.ranks,
+            processes: BTreeMap::new(),
+        });
         own.size = own.size.max(record.ranks);
-        let process = record.process.as_ref();
+        let process = records.process_of(record);
         let first = own.processes.entry(record.rank).or_insert(process);
         if *first != process {
             *first = None;
