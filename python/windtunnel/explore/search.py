@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.space import Accounts, Candidate
@@ -206,23 +205,14 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
-        self._each: dict[int, Estimates] = {}
+        self._estimates = Estimates(job.source, job.overrides, job=job.index, ideal=settings.ideal)
         self.seen: set[Candidate] = set()
-
-    def _estimates(self, gpus: int) -> Estimates:
-        """Those of layouts on so many GPUs, whose slowest sets the pace: others share no kernels with them."""
-        job = self._job
-        if gpus not in self._each:
-            self._each[gpus] = Estimates(job.source, job.overrides, job=job.index, ideal=self._settings.ideal)
-        return self._each[gpus]
 
     def answer(self, what: str, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
         job, settings = self._job, self._settings
         fresh = _spread([candidate for candidate in candidates if candidate not in self.seen])
         self.seen.update(fresh)
-        # By GPUs, and spread among those of equal ones: sorting keeps the order of equals.
-        fresh.sort(key=lambda candidate: candidate.gpus)
         own, training = job.own["parallelism"], job.own["training"]
         given: list[tuple[Candidate, Answer | None]] = []
 
@@ -232,11 +222,8 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
 
-        for gpus, group in groupby(fresh, key=lambda candidate: candidate.gpus):
-            choices = [candidate.choice(own, training) for candidate in group]
-            self._estimates(gpus).answers(
-                choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told
-            )
+        choices = [candidate.choice(own, training) for candidate in fresh]
+        self._estimates.answers(choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told)
         return given
 
     def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
@@ -304,11 +291,8 @@ class _Asked:
 
     def _again(self, candidates: list[Candidate], depth: Depth) -> None:
         own, training = self._job.own["parallelism"], self._job.own["training"]
-        told: dict[Candidate, Answer] = {}
-        for gpus in sorted({candidate.gpus for candidate in candidates}):
-            group = [candidate for candidate in candidates if candidate.gpus == gpus]
-            choices = [candidate.choice(own, training) for candidate in group]
-            told.update(zip(group, self._estimates(gpus).answers(choices, depth=depth), strict=True))
+        choices = [candidate.choice(own, training) for candidate in candidates]
+        told = dict(zip(candidates, self._estimates.answers(choices, depth=depth), strict=True))
         self.found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in self.found.rows]
 
 

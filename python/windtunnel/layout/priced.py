@@ -61,9 +61,8 @@ class Answer:
 class Estimates:
     """The cost model of one job of a scenario, for one list of choices after another: what lists share is kept.
 
-    All choices are of as many GPUs: kernels take as long as on the slowest of them, and are shared.
-
-    As many `threads` as there are cores work answers out unless told otherwise; answers are the same for any number.
+    As many `threads` as there are cores work answers out unless told otherwise. An answer is the same for any number of
+    them, and whatever was asked before and beside it, on other numbers of GPUs too.
     With `ideal` NICs alone are shared.
     """
 

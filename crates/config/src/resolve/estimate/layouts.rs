@@ -16,7 +16,7 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
-use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, with_costs};
+use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
 use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training};
 use windtunnel_workload::schedules::flexible::default_run_length;
 use windtunnel_workload::schedules::{
@@ -37,12 +37,15 @@ use super::tariff::{Between, Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
-/// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch, and whether gradients are added to those of
-/// micro-batches before, which depends on the ZeRO stage.
-type WorkKey = (u32, u32, u32, u32, u64, bool, Layers);
+/// The number of a kernel model: of settings, of their framework, and of as many GPUs, whose slowest sets the pace.
+type Kit = u32;
 
-/// Settings, micro-batch, and all else of a layout that prices depend on.
-type LayoutKey = (u32, u64, Rc<str>);
+/// What a chunk's work depends on beside its layers: kernels, tp, cp, ep, micro-batch, and whether gradients are added to those of
+/// micro-batches before, which depends on the ZeRO stage.
+type WorkKey = (Kit, u32, u32, u32, u64, bool, Layers);
+
+/// Kernels, micro-batch, and all else of a layout that prices depend on.
+type LayoutKey = (Kit, u64, Rc<str>);
 
 /// What a chunk's prices depend on.
 type PriceKey = (LayoutKey, Layers);
@@ -80,7 +83,8 @@ pub struct Estimator {
     parallelisms: FxHashMap<String, Parallelism>,
     trainings: FxHashMap<String, (u32, ModelJob)>,
     frameworks: FxHashMap<String, Rc<Framework>>,
-    kernels: FxHashMap<(u32, u64), Rc<KernelModel>>,
+    /// By settings and GPUs.
+    kernels: FxHashMap<(u32, u64), (Kit, Rc<KernelModel>)>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
@@ -332,14 +336,15 @@ impl Estimator {
         }
         let gpu = self.fabric.gpu.clone().expect("it was asked for before");
         let known = self.kernels.get(&(number, gpus)).cloned();
-        let model = if let Some(known) = known {
+        let (kit, model) = if let Some(known) = known {
             known
         } else {
             let context = self.context(&place);
             let made = kernels(&settings, &gpu, gpus, &context, &at, &mut evidence)?;
             let rms = self.architecture.norm == windtunnel_workload::model::Norm::Rms;
-            let made = Rc::new(if settings.fused == Some(false) { made.separately(rms) } else { made });
-            self.kernels.insert((number, gpus), Rc::clone(&made));
+            let made = if settings.fused == Some(false) { made.separately(rms) } else { made };
+            let made = (self.kernels.len() as Kit, Rc::new(made));
+            self.kernels.insert((number, gpus), made.clone());
             made
         };
         let need = |value: Option<u64>, key: &str| match value {
@@ -372,7 +377,7 @@ impl Estimator {
             // Such a search is told what passes cost, as the generator tells it.
             let chunks = transformer.chunks(&training.architecture, placement.stages())?;
             let works: Vec<_> =
-                chunks.iter().map(|chunk| self.work(number, &layout, &training, &model, chunk)).collect();
+                chunks.iter().map(|chunk| self.work(kit, &layout, &training, &model, chunk)).collect();
             let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
             let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
             let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
@@ -387,7 +392,7 @@ impl Estimator {
             return Ok(Outcome::TooLarge(memory));
         }
         let tariffs = self.tariffs(&layout, placement);
-        let key = neutral(number, &layout, placement, &training);
+        let key = neutral(kit, &layout, placement, &training);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
         let mut own: FxHashMap<Layers, Priced> = FxHashMap::default();
@@ -416,7 +421,7 @@ impl Estimator {
                     *price = Rc::clone(known);
                     continue;
                 }
-                let work = self.work(number, &layout, &training, &model, chunk);
+                let work = self.work(kit, &layout, &training, &model, chunk);
                 let mut made = StagePrice::clone(price);
                 made.close(&layout, &work, &*tariffs, self.speed);
                 *price = Rc::new(made);
@@ -467,7 +472,7 @@ impl Estimator {
     /// What a chunk does, worked out once for all layouts that share its sizes.
     fn work(
         &mut self,
-        settings: u32,
+        kit: Kit,
         layout: &Layout,
         training: &Training,
         model: &KernelModel,
@@ -475,7 +480,7 @@ impl Estimator {
     ) -> Rc<ChunkWork> {
         let layers = layers_of(&training.architecture, chunk);
         let adds = training.adds_gradients;
-        let key = (settings, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
+        let key = (kit, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
         Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 
@@ -516,7 +521,9 @@ impl Estimator {
 
     fn tariffs(&mut self, layout: &Layout, placement: Placement) -> Rc<Tariffs> {
         let sizes = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp, layout.replicate];
-        let order = format!("{:?} {} {:?}", layout.order, layout.clip as u8, layout.tied_embedding.is_some());
+        // A V has the first and the last stage on one rank, where nobody is asked to agree.
+        let tied = layout.tied_embedding.is_some() && Role::Tied.size(layout, placement) > 1;
+        let order = format!("{:?} {} {tied}", layout.order, layout.clip as u8);
         let key: GridKey = (sizes, order, placement.shape == Shape::Bidirectional);
         if let Some(known) = self.tariffs.get(&key) {
             return Rc::clone(known);
@@ -551,14 +558,14 @@ fn runs(layout: &Layout) -> Runs {
 }
 
 /// All of a layout that the prices of its chunks depend on: the schedule counts by the passes that it runs.
-fn neutral(settings: u32, layout: &Layout, placement: Placement, training: &Training) -> LayoutKey {
+fn neutral(kit: Kit, layout: &Layout, placement: Placement, training: &Training) -> LayoutKey {
     let Runs { whole, split } = runs(layout);
     let schedule =
         ScheduleSettings { split_overhead: layout.schedule.split_overhead, ..ScheduleSettings::default() };
     let layout = Layout { schedule, microbatches: 1, ..layout.clone() };
     // Whether gradients are added depends on the number of micro-batches, which prices do not otherwise.
     let passes = [whole, split, placement.shape == Shape::Bidirectional, training.adds_gradients];
-    (settings, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
+    (kit, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
 }
 
 /// A course's key as something that has an order.
