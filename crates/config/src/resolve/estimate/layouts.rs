@@ -17,7 +17,7 @@ use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
 use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
-use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training};
+use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training, compute_time};
 use windtunnel_workload::schedules::flexible::default_run_length;
 use windtunnel_workload::schedules::{
     Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
@@ -29,7 +29,8 @@ use super::super::framework::Framework;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
-use super::super::{fabric, nccl};
+use super::super::{fabric, nccl, variation};
+use super::balance::{Loads, balanced};
 use super::choice::{Answer, Choice, Depth};
 use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
 use super::memory::fullest;
@@ -47,8 +48,11 @@ type WorkKey = (Kit, u32, u32, u32, u64, bool, Layers);
 /// Kernels, micro-batch, and all else of a layout that prices depend on.
 type LayoutKey = (Kit, u64, Rc<str>);
 
+/// The bits of the speed of GPUs relative to their sheet.
+type Pace = u64;
+
 /// What a chunk's prices depend on.
-type PriceKey = (LayoutKey, Layers);
+type PriceKey = (LayoutKey, Layers, Pace);
 
 /// Prices of a chunk's passes, and its optimiser.
 type Priced = (Rc<StagePrice>, f64);
@@ -77,7 +81,8 @@ pub struct Estimator {
     /// Room of a GPU beyond which a layout is not timed.
     room: Option<Bytes>,
     slow: FxHashMap<LinkId, f64>,
-    speed: f64,
+    /// Speeds of GPUs relative to their sheet; none where all run as it says.
+    speeds: Vec<f64>,
     architecture: Architecture,
     libraries: [Option<Library>; Dimension::ALL.len()],
     parallelisms: FxHashMap<String, Parallelism>,
@@ -140,9 +145,9 @@ impl Estimator {
             return Err(InputError::new(at, "expected a transformer, for only those have layouts"));
         };
         let libraries = nccl::libraries(&job, &context, &mut evidence)?;
-        let slow = parts.slow_links([]).into_iter().collect();
-        let everywhere = |rule: &&crate::schema::SpeedRule| rule.host.is_none() && rule.gpu.is_none();
-        let speed = scenario.variation.speeds.iter().filter(everywhere).map(|rule| rule.speed).product();
+        let uneven = variation::check(&scenario.variation, &parts.topology, source)?;
+        let slow = parts.slow_links(uneven.links.iter().copied()).into_iter().collect();
+        let speeds = uneven.by_gpu(&parts.topology);
         Ok(Self {
             source: source.to_owned(),
             inputs: inputs.clone(),
@@ -152,7 +157,7 @@ impl Estimator {
             depth: Depth::Close,
             room: None,
             slow,
-            speed,
+            speeds,
             architecture,
             libraries,
             scenario,
@@ -202,7 +207,8 @@ impl Estimator {
         for (choice, answer) in choices.iter().zip(&mut answers) {
             laid.push(match self.lay(choice) {
                 Ok(Outcome::Laid(laid)) => Some(*laid),
-                Ok(Outcome::TooLarge(memory)) => {
+                Ok(Outcome::TooLarge(memory, layers)) => {
+                    answer.layers = layers;
                     answer.memory_bytes = memory.get();
                     answer.capacity_bytes = capacity.get();
                     None
@@ -352,7 +358,7 @@ impl Estimator {
             Some(value) => Ok(value),
             None => Err(InputError::new(format!("{at}.{key}"), format!("a model needs `{key}`"))),
         };
-        let transformer = Transformer {
+        let mut transformer = Transformer {
             name: String::new(),
             sequence: need(source.sequence, "sequence")?,
             micro_batch: need(choice.micro_batch.or(source.micro_batch).or(Some(1)), "micro_batch")?,
@@ -373,6 +379,12 @@ impl Estimator {
             _ => Shape::Loop,
         };
         let placement = Placement { shape, ranks: layout.pp, chunks: layout.schedule.chunks() };
+        let tariffs = self.tariffs(&layout, placement);
+        if choice.balanced {
+            let loads = self.loads(kit, &layout, &training, &model);
+            let given = balanced(&loads, placement, &tariffs.paces);
+            transformer.settings.layers_per_stage = Some(given);
+        }
         let (rounds, keys) = if layout.schedule.is_searched() {
             // Such a search is told what passes cost, as the generator tells it.
             let chunks = transformer.chunks(&training.architecture, placement.stages())?;
@@ -389,24 +401,24 @@ impl Estimator {
         let chunks = transformer.chunks(&training.architecture, placement.stages())?;
         let memory = fullest(&self.courses[&keys[0]], &layout, &training, &chunks, placement);
         if self.room.is_some_and(|room| memory > room) {
-            return Ok(Outcome::TooLarge(memory));
+            return Ok(Outcome::TooLarge(memory, shared_out(choice, &transformer)));
         }
-        let tariffs = self.tariffs(&layout, placement);
         let key = neutral(kit, &layout, placement, &training);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
-        let mut own: FxHashMap<Layers, Priced> = FxHashMap::default();
+        let mut own: FxHashMap<(Layers, Pace), Priced> = FxHashMap::default();
         for (stage, chunk) in chunks.iter().enumerate() {
             let layers = layers_of(&training.architecture, chunk);
-            let known = own.get(&layers).cloned();
+            let pace = tariffs.pace(placement, stage as u32).to_bits();
+            let known = own.get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
-                let made = self.priced((key.clone(), layers), &layout, &training, &model, of, &tariffs);
+                let made = self.priced((key.clone(), layers, pace), &layout, &training, &model, of, &tariffs);
                 let made =
                     made.map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
-                own.insert(layers, made.clone());
+                own.insert((layers, pace), made.clone());
                 made
             };
             prices.push(priced.0);
@@ -414,18 +426,19 @@ impl Estimator {
         }
         let walk = walk_of(&layout, placement, &tariffs, &prices, self.depth);
         if walk == Walk::Close {
-            let mut close: FxHashMap<Layers, Rc<StagePrice>> = FxHashMap::default();
-            for (price, chunk) in prices.iter_mut().zip(&chunks) {
-                let layers = layers_of(&training.architecture, chunk);
-                if let Some(known) = close.get(&layers) {
+            let mut close: FxHashMap<(Layers, Pace), Rc<StagePrice>> = FxHashMap::default();
+            for (stage, (price, chunk)) in prices.iter_mut().zip(&chunks).enumerate() {
+                let pace = tariffs.pace(placement, stage as u32).to_bits();
+                let of = (layers_of(&training.architecture, chunk), pace);
+                if let Some(known) = close.get(&of) {
                     *price = Rc::clone(known);
                     continue;
                 }
                 let work = self.work(kit, &layout, &training, &model, chunk);
                 let mut made = StagePrice::clone(price);
-                made.close(&layout, &work, &*tariffs, self.speed);
+                made.close(&layout, &work, &*tariffs);
                 *price = Rc::new(made);
-                close.insert(layers, Rc::clone(price));
+                close.insert(of, Rc::clone(price));
             }
         }
         let tokens = transformer.global_batch * transformer.sequence;
@@ -444,7 +457,21 @@ impl Estimator {
             rounds,
             walk,
             memory,
+            layers: shared_out(choice, &transformer),
         })))
+    }
+
+    /// What layers, the embedding and the head compute for a micro-batch, forwards and backwards.
+    fn loads(&mut self, kit: Kit, layout: &Layout, training: &Training, model: &KernelModel) -> Loads {
+        let all = self.architecture.layers;
+        let mut of = |layers: std::ops::Range<u32>, embedding: bool, head: bool| {
+            let work = self.work(kit, layout, training, model, &Chunk { layers, embedding, head });
+            (compute_time(&work.forward) + compute_time(&work.backward)).ps() as f64
+        };
+        let layers: Vec<f64> = (0..all).map(|layer| of(layer..layer + 1, false, false)).collect();
+        let embedding = of(0..1, true, false) - layers[0];
+        let head = of(all - 1..all, false, true) - layers[all as usize - 1];
+        Loads { layers, embedding, head }
     }
 
     /// What a chunk's passes take, and its optimiser: worked out once for all layouts whose schedules run the same passes.
@@ -462,8 +489,9 @@ impl Estimator {
         }
         let work = self.work(key.0.0, layout, training, model, chunk);
         let mut found = price(layout, stage, &work, runs(layout), tariffs)?;
-        found.slow(self.speed);
-        let optimiser = training.optimiser(chunk, model).ps() as f64 / self.speed;
+        let speed = f64::from_bits(key.2);
+        found.slow(speed);
+        let optimiser = training.optimiser(chunk, model).ps() as f64 / speed;
         let made = (Rc::new(found), optimiser);
         self.prices.insert(key, made.clone());
         Ok(made)
@@ -538,6 +566,7 @@ impl Estimator {
             mtu: network.mtu.0.get(),
             header: network.header.0.get(),
             between: &self.between,
+            speeds: &self.speeds,
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));
@@ -548,7 +577,13 @@ impl Estimator {
 /// What became of a choice.
 enum Outcome {
     Laid(Box<Laid>),
-    TooLarge(Bytes),
+    /// What it needs, and its layers if they were to be shared out.
+    TooLarge(Bytes, Option<Vec<u32>>),
+}
+
+/// Layers of each stage, if they were to be shared out.
+fn shared_out(choice: &Choice, transformer: &Transformer<'_>) -> Option<Vec<u32>> {
+    choice.balanced.then(|| transformer.settings.layers_per_stage.clone()).flatten()
 }
 
 /// Which passes a layout's schedule runs.
