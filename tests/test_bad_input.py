@@ -71,6 +71,9 @@ EDITS = {
     "prices: no years": ("seed: 1", "seed: 1\nprices: {years: 0}"),
     "prices: a rent and energy": ("seed: 1", "seed: 1\nprices: {gpu_hour: 2 USD, kwh: 0.1 USD}"),
     "prices: without a unit": ("seed: 1", "seed: 1\nprices: {gpu_hour: 2.5}"),
+    "explore: no number of GPUs": ("seed: 1", "seed: 1\nexplore: {gpus: many}"),
+    "explore: a list with 0 GPUs": ("seed: 1", "seed: 1\nexplore: {gpus: [8, 0]}"),
+    "explore: unknown objective": ("seed: 1", "seed: 1\nexplore: {objective: dolars}"),
 }
 
 COLLECTIVE = "jobs=[{name: a, workload: {collective: {kind: %s, bytes: 1 MiB}}}]"
@@ -193,6 +196,8 @@ SETS = {
     "bucket without a rate": [PACKETS, "network.queues=[{name: bulk, burst: 64 KB}]"],
     "more queues than there may be": [PACKETS, f"network.queues=[{', '.join(f'{{name: q{i}}}' for i in range(9))}]"],
     "slow host that does not exist": ["variation.speeds=[{host: 9, speed: 0.5}]"],
+    "slow host of a building": ["variation.speeds=[{building: east, host: 1, speed: 0.5}]"],
+    "slow building where there are none": ["variation.nics=[{building: east, rate: 0.5}]"],
     "speed of 0": ["variation.speeds=[{host: 1, speed: 0}]"],
     "too much noise": ["variation.kernel_noise={distribution: normal, cv: 3}"],
     "pattern without a size": ["jobs=[{name: a, workload: {flows: {pattern: incast}}}]"],

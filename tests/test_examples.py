@@ -92,6 +92,9 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     ),
     "explore-one-hall": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
     "explore-two-buildings": (JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16)),
+    "explore-two-generations": (
+        JUMBO, *SMALL_MODEL, (f"{W}.global_batch", 16), (f"{W}.training.layers_per_stage", "[10, 10, 4]"),
+    ),
     "data-loading": (
         ("jobs[0].iterations", 10), ("jobs[1].iterations", 4), ("jobs[2].iterations", 4),
         ("jobs[1].data.bytes", "400 MB"), ("jobs[2].data.bytes", "400 MB"), ("cluster.storage.request", "4 MiB"),

@@ -127,5 +127,5 @@ def test_gpus_of_one_building_are_refused_with_what_to_do(command: Command, tmp_
     refused = command("explore", path, "--prove", "0", check=2)
     name = key.partition(":")[0]
     assert f"topology.buildings[1].{name}: expected none, for all buildings have the hosts of" in refused.stderr
-    assert "hint: name the slower generation" in refused.stderr
+    assert "hint: say how fast the building's GPUs compute" in refused.stderr
     assert "unknown key" not in refused.stderr

@@ -22,6 +22,8 @@ pub mod stream;
 pub mod troubles;
 pub mod upkeep;
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 use windtunnel_cluster::variation::Noise;
 use windtunnel_topology::LinkId;
@@ -68,8 +70,8 @@ pub struct Plan {
     pub noise: Noise,
     /// GPUs that are slower or faster than their sheet.
     pub speeds: Vec<SpeedPlan>,
-    /// Hosts whose NICs run at a part of their rate; `None`: all.
-    pub slow_nics: Vec<Option<u32>>,
+    /// Hosts whose NICs run at a part of their rate.
+    pub slow_nics: Vec<Range<u32>>,
     /// What goes wrong on the fabric.
     pub troubles: Troubles,
     /// What fails, is drained and is kept back; `None`: nothing.

@@ -1,5 +1,7 @@
 //! What a scenario chooses without reference to anything else: keys whose words are the same in the file and in the engine.
 
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use windtunnel_kernel::Span;
@@ -159,8 +161,8 @@ pub struct ClusterPlan {
 /// GPUs that are slower or faster than their sheet.
 #[derive(Clone, Debug)]
 pub struct SpeedPlan {
-    /// Host number; `None`: all.
-    pub host: Option<u32>,
+    /// Numbers of the hosts.
+    pub hosts: Range<u32>,
     /// GPU of the host; `None`: all.
     pub gpu: Option<u32>,
     /// Speed relative to the sheet.

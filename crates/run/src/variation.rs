@@ -15,8 +15,7 @@ pub(crate) fn with_speeds(plan: &Plan, start: CalendarTime, mut variation: Varia
     let per_host = topology.endpoints_per_host();
     for rule in &plan.speeds {
         let from = rule.from.map_or(0, |from| from.ps().saturating_sub(start.network_time().ps()));
-        let hosts = rule.host.map_or(0..topology.hosts(), |host| host..host + 1);
-        for host in hosts {
+        for host in rule.hosts.clone() {
             let gpus = rule.gpu.map_or(0..per_host, |gpu| gpu..gpu + 1);
             for gpu in gpus {
                 let endpoint = EndpointId(host * per_host + gpu);

@@ -141,8 +141,9 @@ def explore(
     wanted = section(read, pairs, given)
     space, how = wanted.space(), wanted.settings(seed=seed, ideal=fabric == "ideal", shown=top)
     objective, flows, packets = wanted.objective, wanted.prove, wanted.packet
-    asked, *_ = [read_job(read, pairs, wanted.job, number) for number in wanted.gpus or (None,)]
-    check_objective(asked, objective, asked.gpus)
+    at = wanted.place("gpus")
+    asked, *_ = [read_job(read, pairs, wanted.job, number, at=at) for number in wanted.gpus or (None,)]
+    check_objective(asked, objective, asked.gpus, at=wanted.place("objective"))
     with Store(store) as opened, SearchBar("asking the cost model") as bar:
         found = search(
             asked, space, how, gpus=wanted.gpus,

@@ -43,6 +43,13 @@ def show(
     if baseline is not None:
         over = f"{baseline['over_best']:.2f} times the best"
         console.print(f"pipelines outermost, 1F1B, no chunks, no context parallelism: {over}", markup=False)
+    held = rows[0].answer.held_s / (rows[0].answer.iteration_s or 1.0)
+    if held > 0:
+        console.print(
+            f"a GPU waits {percent(held)} of an iteration on average, for others of its stage are slower and "
+            "replicas have equal batches",
+            markup=False,
+        )
     of_token = []
     if record["energy_j_per_token"] is not None:
         of_token.append(f"{record['energy_j_per_token']:.3g} J a token")
@@ -109,6 +116,7 @@ def _table(job: Job, rows: list[Proven], records: list[dict[str, Any]]) -> Table
         of_token = [UNKNOWN if joules is None else f"{joules:.3g}", UNKNOWN if usd is None else f"{usd * 1e6:.3g}"]
         schedule = UNKNOWN if it.pp == 1 else it.schedule + (f" {it.chunks}" if it.chunks > 1 else "")
         schedule += f" N {it.run_length}" if it.run_length else ""
+        schedule += f" of {min(it.layers)}-{max(it.layers)} layers" if it.layers else ""
         times = [row.answer.iteration_s, row.flow_s, *([row.packet_s] if packets else [])]
         order = it.order + (f" x{it.replicate}" if it.replicate > 1 else "")
         table.add_row(

@@ -94,6 +94,7 @@ def _row(row: Proven, rates: Mapping[int, Rate]) -> dict[str, Any]:
             "compute": row.answer.compute_s, "inside": row.answer.inside_s, "data": row.answer.data_s,
             "pipeline": row.answer.pipeline_s,
         },
+        "held_s": row.answer.held_s,
         "message": row.message,
         "folder": row.folder,
     }  # fmt: skip

@@ -47,12 +47,13 @@ def rate(job: Job, gpus: int) -> Rate:
     return Rate(billed.get("iteration_energy_j"), billed.get("iteration_usd"))
 
 
-def check_objective(job: Job, objective: str, gpus: int) -> None:
-    """Raises `InputError` for an objective that no sheet has a figure of."""
+def check_objective(job: Job, objective: str, gpus: int, *, at: str = "--objective") -> None:
+    """Raises `InputError` for an objective, said `at` an option or a key, that no sheet has a figure of."""
     found = rate(job, gpus)
     known = {"energy": found.watts, "dollars": found.usd_per_s}
     if objective in known and known[objective] is None:
-        raise InputError(f"--objective {objective}: no sheet says {SAYS[objective]}")
+        said = f"{at} {objective}" if at.startswith("--") else f"{at}: {objective}"
+        raise InputError(f"{said}: no sheet says {SAYS[objective]}")
 
 
 def tokens_of(row: Row) -> float:

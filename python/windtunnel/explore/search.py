@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.explore.space import Accounts, Candidate
@@ -206,23 +205,14 @@ class _Asked:
         self, job: Job, settings: Settings, found: Found, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self._job, self._settings, self.found, self._progress = job, settings, found, progress
-        self._each: dict[int, Estimates] = {}
+        self._estimates = Estimates(job.source, job.overrides, job=job.index, ideal=settings.ideal)
         self.seen: set[Candidate] = set()
-
-    def _estimates(self, gpus: int) -> Estimates:
-        """Those of layouts on so many GPUs, whose slowest sets the pace: others share no kernels with them."""
-        job = self._job
-        if gpus not in self._each:
-            self._each[gpus] = Estimates(job.source, job.overrides, job=job.index, ideal=self._settings.ideal)
-        return self._each[gpus]
 
     def answer(self, what: str, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
         """Answers of those not yet asked, None of what does not fit; each is accounted for."""
         job, settings = self._job, self._settings
         fresh = _spread([candidate for candidate in candidates if candidate not in self.seen])
         self.seen.update(fresh)
-        # By GPUs, and spread among those of equal ones: sorting keeps the order of equals.
-        fresh.sort(key=lambda candidate: candidate.gpus)
         own, training = job.own["parallelism"], job.own["training"]
         given: list[tuple[Candidate, Answer | None]] = []
 
@@ -232,11 +222,29 @@ class _Asked:
             if self._progress is not None:
                 self._progress(what, len(given), len(fresh))
 
-        for gpus, group in groupby(fresh, key=lambda candidate: candidate.gpus):
-            choices = [candidate.choice(own, training) for candidate in group]
-            self._estimates(gpus).answers(
-                choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told
-            )
+        choices = [candidate.choice(own, training) for candidate in fresh]
+        self._estimates.answers(choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes, told=told)
+        # Equal stages suit equal GPUs.
+        return given + self.balance(fresh, depth) if job.own["speeds"] else given
+
+    def balance(self, candidates: Sequence[Candidate], depth: Depth) -> list[tuple[Candidate, Answer | None]]:
+        """Answers of those that have stages of equal layers with layers by the speeds of their GPUs instead.
+
+        The embedding and the head count among them. What comes to equal layers is not told again.
+        """
+        job, settings = self._job, self._settings
+        staged = [candidate for candidate in candidates if candidate.stages > 1 and not candidate.layers]
+        own, training = job.own["parallelism"], job.own["training"]
+        choices = [{**candidate.choice(own, training), "balanced": True} for candidate in staged]
+        answers = self._estimates.answers(choices, depth=depth, fitting=True, budget_bytes=settings.budget_bytes)
+        given: list[tuple[Candidate, Answer | None]] = []
+        for candidate, answer in zip(staged, answers, strict=True):
+            layers = tuple(answer.layers or ())
+            other = replace(candidate, layers=layers)
+            if layers == tuple(even(job.layers, candidate.stages) or ()) or other in self.seen:
+                continue
+            self.seen.add(other)
+            given.append((other, self._accounted(other, answer)))
         return given
 
     def _accounted(self, candidate: Candidate, answer: Answer) -> Answer | None:
@@ -304,11 +312,8 @@ class _Asked:
 
     def _again(self, candidates: list[Candidate], depth: Depth) -> None:
         own, training = self._job.own["parallelism"], self._job.own["training"]
-        told: dict[Candidate, Answer] = {}
-        for gpus in sorted({candidate.gpus for candidate in candidates}):
-            group = [candidate for candidate in candidates if candidate.gpus == gpus]
-            choices = [candidate.choice(own, training) for candidate in group]
-            told.update(zip(group, self._estimates(gpus).answers(choices, depth=depth), strict=True))
+        choices = [candidate.choice(own, training) for candidate in candidates]
+        told = dict(zip(candidates, self._estimates.answers(choices, depth=depth), strict=True))
         self.found.rows = [(candidate, told.get(candidate, answer)) for candidate, answer in self.found.rows]
 
 
@@ -372,7 +377,7 @@ def _by_stages(asked: _Asked, candidates: list[Candidate]) -> None:
 
 
 def _kind(candidate: Candidate) -> tuple[int, Candidate]:
-    return candidate.gpus, replace(candidate, pp=0, dp=0, chunks=0, run_length=0)
+    return candidate.gpus, replace(candidate, pp=0, dp=0, chunks=0, run_length=0, layers=())
 
 
 def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
@@ -384,11 +389,15 @@ def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
 
     asked.until(best, followed, "apart")
     chosen = [candidate for candidate, _ in best()]
+    if not job.own["speeds"]:
+        # The first and the last stage have the embedding and the head beside their layers.
+        chosen += [candidate for candidate, answer in asked.balance(chosen, "line") if answer is not None]
     moved: list[Candidate] = []
     for candidate in chosen:
         layers = list(candidate.layers) or even(job.layers, candidate.stages)
         if layers is None:
             continue
+        ratio = max(settings.ratio, _ratio(layers))
         for _ in range(settings.perturb):
             other = list(layers)
             for _ in range(draw.randint(1, 3)):
@@ -396,10 +405,15 @@ def _explore(asked: _Asked, job: Job, settings: Settings) -> None:
                 if other[give] > 1 or give in (0, len(other) - 1):
                     other[give] -= 1
                     other[take] += 1
-            inner = [n for n in other if n > 0]
-            if min(other) >= 0 and max(inner) <= settings.ratio * min(inner):
+            if min(other) >= 0 and _ratio(other) <= ratio:
                 moved.append(replace(candidate, layers=tuple(other)))
     asked.answer("layers moved", list(dict.fromkeys(moved)), "line")
+
+
+def _ratio(layers: Sequence[int]) -> float:
+    """The longest stage over the shortest that has layers."""
+    inner = [n for n in layers if n > 0]
+    return max(inner) / min(inner)
 
 
 def even(layers: int, stages: int) -> list[int] | None:

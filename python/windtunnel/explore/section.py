@@ -52,6 +52,10 @@ class Wanted:
         found = self.said.get("gpus")
         return () if found is None else (found,) if isinstance(found, int) else tuple(dict.fromkeys(found))
 
+    def place(self, name: str) -> str:
+        """Where `name` was said: the option, or the key of the section."""
+        return str(self.said[f"at_{name}"])
+
     @property
     def objective(self) -> str:
         """One of `search.OBJECTIVES`."""
@@ -88,7 +92,7 @@ class Wanted:
         return Settings(
             keep=self._of("keep"), perturb=self._of("perturb"), ratio=self._of("ratio"), uneven=self._of("uneven"),
             seed=seed, ideal=ideal, objective=self.objective, settled=max(SETTLED, shown, self.prove),
-            budget_bytes=None if budget is None else size(self.said["at_budget"], budget),
+            budget_bytes=None if budget is None else size(self.place("budget"), budget),
         )  # fmt: skip
 
 
@@ -101,6 +105,7 @@ def section(source: Source, overrides: Sequence[tuple[str, str]], given: Mapping
     own = tree.get("explore") if isinstance(tree, dict) else None
     own = own if isinstance(own, dict) else {}
     place = f"{source.name}: explore"
+    _check_gpus(own.get("gpus"), f"{place}.gpus")
     for name, values in own.items():
         if name in (*LEAST, *LISTS) and values is not None and not isinstance(values, list):
             raise InputError(f"{place}.{name}: expected a list, such as `[{values}]`, found `{values}`")
@@ -109,7 +114,7 @@ def section(source: Source, overrides: Sequence[tuple[str, str]], given: Mapping
         for value in values if name in LEAST and values else ():
             if not isinstance(value, int) or value < LEAST[name]:
                 raise InputError(f"{place}.{name}: expected whole numbers from {LEAST[name]}, found {value}")
-    for name in ("gpus", "context_least", "keep", "perturb"):
+    for name in ("context_least", "keep", "perturb"):
         value = own.get(name)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InputError(f"{place}.{name}: expected a whole number from 1, found {value}")
@@ -117,14 +122,24 @@ def section(source: Source, overrides: Sequence[tuple[str, str]], given: Mapping
     if ratio is not None and (not isinstance(ratio, int | float) or ratio < 1):
         raise InputError(f"{place}.ratio: expected a number from 1, the longest stage over the shortest, found {ratio}")
     said = {key: value for key, value in given.items() if value is not None}
-    at = "--budget" if "budget" in said else f"{place}.budget"
-    wanted = Wanted({**own, **said, "at_budget": at})
+    options = ("budget", "gpus", "objective")
+    at = {f"at_{name}": f"--{name}" if name in said else f"{place}.{name}" for name in options}
+    wanted = Wanted({**own, **said, **at})
     if wanted.packet > wanted.prove and "prove" in {**own, **said}:
         raise InputError(
             f"{place if 'packet' in own else '--packet'}: {wanted.packet} layouts packet by packet are more than the "
             f"{wanted.prove} that run as flows\n\nhint: the fastest as flows are run packet by packet"
         )
     return wanted
+
+
+def _check_gpus(gpus: object, place: str) -> None:
+    """Raises `InputError` unless `gpus` is one number from 1, or a list of these."""
+    if gpus == []:
+        raise InputError(f"{place}: expected at least one number of GPUs, found an empty list")
+    for number in gpus if isinstance(gpus, list) else [] if gpus is None else [gpus]:
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise InputError(f"{place}: expected whole numbers from 1, found {number}")
 
 
 def size(place: str, text: object) -> int:

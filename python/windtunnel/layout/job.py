@@ -30,7 +30,8 @@ class Job:
     experts: bool
     own: dict[str, Any]
     """What the scenario says: `micro_batch`, `recompute`, `zero`, `schedule`, `chunks`, `attention`, `model`, `order`
-    (`pp-out` or `dp-out`), the number of `buildings`, and the sections `parallelism` and `training`."""
+    (`pp-out` or `dp-out`), the number of `buildings`, whether its GPUs have `speeds` that differ, and the sections
+    `parallelism` and `training`."""
     layout: dict[str, int] | None
     """The scenario's own, if it has one."""
 
@@ -40,8 +41,15 @@ class Job:
         return f"jobs[{self.index}]"
 
 
-def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None = None, gpus: int | None = None) -> Job:
-    """The job `name` (the first if None) on `gpus` (those of its layout, or all there are, if None).
+def read_job(
+    source: Source,
+    overrides: list[tuple[str, str]],
+    name: str | None = None,
+    gpus: int | None = None,
+    *,
+    at: str = "--gpus",
+) -> Job:
+    """The job `name` (the first if None) on `gpus` (those of its layout, or all there are, if None), as `at` says.
 
     Raises `InputError` where there is no such job, or where it is no transformer.
     """
@@ -63,7 +71,7 @@ def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None 
     if gpus is None:
         gpus = math.prod(layout.values()) if layout else facts["gpus"]
     if not 1 <= gpus <= facts["gpus"]:
-        raise InputError(f"--gpus: expected from 1 to the {facts['gpus']} GPUs of the topology, found {gpus}")
+        raise InputError(f"{at}: expected from 1 to the {facts['gpus']} GPUs of the topology, found {gpus}")
     training = workload.get("training") or {}
     own = {
         "model": workload["model"],
@@ -75,6 +83,7 @@ def read_job(source: Source, overrides: list[tuple[str, str]], name: str | None 
         "chunks": (given.get("schedule") or {}).get("chunks") or 1,
         "order": "dp-out" if (given.get("order") or ["pp"])[-1] == "dp" else "pp-out",
         "buildings": len((tree.get("topology") or {}).get("buildings") or [None]),
+        "speeds": _speeds_differ(tree.get("variation")),
         "parallelism": given,
         "training": training,
     }
@@ -95,10 +104,18 @@ def _check_buildings(source: Source, topology: object) -> None:
         if own is not None:
             raise InputError(
                 f"{source.name}: topology.buildings[{i}].{own}: expected none, for all buildings have the hosts of "
-                "`topology.host`: GPUs of several generations in one job are not modelled\n\n"
-                "hint: name the slower generation in `topology.host.gpu`, for it sets the pace of all; or explore each "
-                "building as a scenario of its own, and share the batch out by their tokens a second"
+                "`topology.host`: kernels are worked out by one sheet for all GPUs of a job, before it is placed\n\n"
+                "hint: say how fast the building's GPUs compute beside those of `topology.host`, such as "
+                "`variation: {speeds: [{building: NAME, speed: 0.4}]}`, and slower NICs in `variation.nics`"
             )
+
+
+def _speeds_differ(variation: object) -> bool:
+    """Whether some GPUs are slower or faster than others from the start on."""
+    rules = variation.get("speeds") if isinstance(variation, dict) else None
+    rules = [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
+    apart = ("building", "host", "gpu")
+    return any(rule.get("from") is None and any(rule.get(key) is not None for key in apart) for rule in rules)
 
 
 def explain(

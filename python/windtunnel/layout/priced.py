@@ -44,6 +44,10 @@ class Answer:
     micro_batches: int
     mfu: float
     tokens_per_s: float
+    held_s: float = 0.0
+    """What a GPU waits on average since others that hold the same stage are slower (`variation.speeds`)."""
+    layers: list[int] | None = None
+    """Layers of each stage, if they were to be `balanced`."""
 
     @property
     def fits(self) -> bool:
@@ -61,9 +65,8 @@ class Answer:
 class Estimates:
     """The cost model of one job of a scenario, for one list of choices after another: what lists share is kept.
 
-    All choices are of as many GPUs: kernels take as long as on the slowest of them, and are shared.
-
-    As many `threads` as there are cores work answers out unless told otherwise; answers are the same for any number.
+    As many `threads` as there are cores work answers out unless told otherwise. An answer is the same for any number of
+    them, and whatever was asked before and beside it, on other numbers of GPUs too.
     With `ideal` NICs alone are shared.
     """
 
@@ -95,7 +98,8 @@ class Estimates:
         `told` hears them `AT_ONCE` at a time at most, and what it raises ends the search.
 
         A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what
-        it leaves out stays as the scenario has it. A depth of `apart` lets exchanges inside passes meet nothing on
+        it leaves out stays as the scenario has it. With `balanced: true` it leaves the layers of stages to the speeds
+        of their GPUs, embedding and head counted, and the answer says which they are. A depth of `apart` lets exchanges inside passes meet nothing on
         their links, which is sooner, and off by up to 20% where tensor parallelism spans hosts. `line` is sooner still:
         where exchanges beside passes would be followed (ZeRO 3 above all) the answer is a bound from below, and marked
         `least`. With `fitting` what needs more than a GPU (or `budget_bytes` of it) has its memory told and no time,

@@ -36,11 +36,11 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::modules::Modules;
-use windtunnel_plan::settings::{ClusterPlan, ResultsPlan, SourcePlan, SpeedPlan};
+use windtunnel_plan::settings::{ClusterPlan, ResultsPlan, SourcePlan};
 use windtunnel_plan::{InputError, Plan};
 
 use self::marks::Marks;
-use crate::schema::{Cluster, Fidelity, Job, Jobs, MemoName, Scenario, SpeedRule};
+use crate::schema::{Cluster, Fidelity, Job, Jobs, MemoName, Scenario};
 
 /// Checks `scenario` and makes everything of it that a run needs; `source` is its file's name, `base` where
 /// files are, and `modules` what the program brings along.
@@ -84,7 +84,7 @@ pub fn resolve(
         _ => Marks::default(),
     };
     let storage = storage::storage(&scenario, &fabric.topology, source, &mut evidence)?;
-    let slow_links = variation::check(&scenario.variation, &fabric.topology, source)?;
+    let uneven = variation::check(&scenario.variation, &fabric.topology, source)?;
     variation::check_constants(&scenario, source)?;
     let slow_disks = storage.iter().flat_map(|storage| &storage.slow);
     let routes = routes::routes(&scenario, &fabric.topology, source)?;
@@ -93,7 +93,7 @@ pub fn resolve(
     let around = network::Around {
         scenario: &scenario,
         fabric: &fabric,
-        slow_links: fabric.slow_links(slow_links.iter().chain(slow_disks).copied()),
+        slow_links: fabric.slow_links(uneven.links.iter().chain(slow_disks).copied()),
         buffers,
         routes,
         watching,
@@ -185,17 +185,11 @@ pub fn resolve(
     if let Some(own) = modules.make_scheduler() {
         evidence.add(&format!("scheduler {}", own.name()), "given", OWN);
     }
-    let Scenario { name, seed, fidelity, fold, cluster, variation, results, jobs, .. } = scenario;
+    let Scenario { name, seed, fidelity, fold, cluster, results, jobs, .. } = scenario;
     if stream.is_none() && cluster.episodes.memo == MemoName::Symmetric {
         let source = "groups of jobs that lie alike over hosts, leaves and pods count as equal";
         evidence.add("episodes", "inferred", source);
     }
-    let speed = |rule: SpeedRule| SpeedPlan {
-        host: rule.host,
-        gpu: rule.gpu,
-        speed: rule.speed,
-        from: rule.from.map(|from| from.0),
-    };
     Ok(Plan {
         name,
         seed,
@@ -214,12 +208,12 @@ pub fn resolve(
         stream,
         log,
         noise,
-        speeds: variation.speeds.into_iter().map(speed).collect(),
-        slow_nics: variation.nics.iter().map(|rule| rule.host).collect(),
+        speeds: uneven.speeds,
+        slow_nics: uneven.nics,
         troubles,
         upkeep,
         storage_hosts: storage.map_or_else(Vec::new, |storage| storage.hosts),
-        slow_links,
+        slow_links: uneven.links,
         results: ResultsPlan {
             flows: results.flows,
             queues: results.queues.map(|every| every.0),

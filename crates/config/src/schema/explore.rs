@@ -1,7 +1,11 @@
 //! What `windtunnel explore` is asked for, as it is written.
 
+use std::fmt;
+use std::num::NonZeroU64;
+
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::{self, Unexpected};
+use serde::{Deserialize, Deserializer};
 
 use super::Size;
 
@@ -14,6 +18,51 @@ pub enum Objective {
     Time,
     /// Memory of the fullest GPU.
     Memory,
+    /// Energy of a token, by the power of the sheets.
+    Energy,
+    /// US dollars of a token, by `prices` or the prices of the sheets.
+    Dollars,
+}
+
+/// One number or several.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum Numbers {
+    /// One.
+    One(NonZeroU64),
+    /// Several of these.
+    Many(Vec<NonZeroU64>),
+}
+
+// By hand, so that a fault inside is told where it stands: an untagged enum knows only that nothing fits.
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Numbers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number from 1, or a list of these")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Numbers, E> {
+                let none = || E::invalid_value(Unexpected::Unsigned(number), &self);
+                NonZeroU64::new(number).map(Numbers::One).ok_or_else(none)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Numbers, E> {
+                let none = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                u64::try_from(number).map_err(none).and_then(|number| self.visit_u64(number))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Numbers, A::Error> {
+                Deserialize::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Numbers::Many)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 /// What `windtunnel explore` searches (docs/explore.md); its options go before what stands here. Runs do not read it.
@@ -22,9 +71,8 @@ pub enum Objective {
 pub struct Explore {
     /// Name of the job; the first if left out.
     pub job: Option<String>,
-    /// GPUs; those of the job's layout if left out, else all.
-    #[schemars(range(min = 1))]
-    pub gpus: Option<u64>,
+    /// GPUs, or several numbers of GPUs that are compared; those of the job's layout if left out, else all.
+    pub gpus: Option<Numbers>,
     /// Tensor-parallel degrees.
     pub tp: Option<Vec<u32>>,
     /// Context-parallel degrees.

@@ -451,6 +451,9 @@ pub enum NoiseName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedRule {
+    /// `regions`: name of a building, all of whose hosts are meant; no `host` beside it.
+    #[serde(default)]
+    pub building: Option<String>,
     /// Host number; all hosts if left out.
     pub host: Option<u32>,
     /// GPU of the host; all of them if left out.
@@ -466,6 +469,9 @@ pub struct SpeedRule {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicRule {
+    /// `regions`: name of a building, all of whose hosts are meant; no `host` beside it.
+    #[serde(default)]
+    pub building: Option<String>,
     /// Host number; all hosts if left out.
     pub host: Option<u32>,
     /// NIC of the host; all of them if left out.

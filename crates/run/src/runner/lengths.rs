@@ -1,5 +1,6 @@
 //! How long iterations take where no network is simulated (job fidelity).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use windtunnel_cluster::calendar::{Episode, EpisodeJob};
@@ -78,10 +79,11 @@ impl FabricRunner<'_> {
     fn differs(&self, placement: &[EndpointId]) -> bool {
         let plan = self.simulator.plan;
         let per_host = plan.fabric.topology.endpoints_per_host();
-        let on = |gpu: &EndpointId, host: Option<u32>| host.is_none_or(|host| gpu.0 / per_host == host);
+        let on = |gpu: &EndpointId, hosts: &Range<u32>| hosts.contains(&(gpu.0 / per_host));
         let is = |gpu: &EndpointId, own: Option<u32>| own.is_none_or(|own| gpu.0 % per_host == own);
-        let slow = |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, rule.host) && is(gpu, rule.gpu));
-        let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|&host| on(gpu, host));
+        let slow =
+            |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, &rule.hosts) && is(gpu, rule.gpu));
+        let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|hosts| on(gpu, hosts));
         placement.iter().any(|gpu| slow(gpu) || behind(gpu))
     }
 

@@ -9,6 +9,7 @@ mod cluster;
 mod elastic;
 mod encodings;
 mod episodes;
+mod estimates;
 mod exchanges;
 mod folding;
 mod gradients;

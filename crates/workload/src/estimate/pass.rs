@@ -93,6 +93,8 @@ pub struct StagePrice {
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
+    /// Speed of its GPUs relative to their sheet; 0 where nothing is priced.
+    speed: f64,
     /// Of each pass: what happens, each as long after what comes before it as the first says.
     pub(super) points: [Vec<(f64, Point)>; 4],
     /// Exchanges in each, if those are followed.
@@ -102,13 +104,13 @@ pub struct StagePrice {
 }
 
 impl StagePrice {
-    /// Its exchanges of tensor, context and expert parallelism are followed one by one, on GPUs that run at `speed`.
-    pub fn close(&mut self, layout: &Layout, work: &ChunkWork, tolls: &dyn Tolls, speed: f64) {
+    /// Its exchanges of tensor, context and expert parallelism are followed one by one.
+    pub fn close(&mut self, layout: &Layout, work: &ChunkWork, tolls: &dyn Tolls) {
         for kind in 0..4 {
             let once = mem::take(&mut self.points[kind]);
             let (mut points, asked) = followed(layout, work, &self.compiled[kind], tolls);
             for (after, _) in &mut points {
-                *after /= speed;
+                *after /= self.speed;
             }
             if layout.zero < 3 {
                 points = merged(points, &once);
@@ -128,6 +130,7 @@ impl StagePrice {
         if speed == 1.0 || speed <= 0.0 {
             return;
         }
+        self.speed = speed;
         let more = |computes: f64| computes / speed - computes;
         for kind in 0..4 {
             let added = more(self.computes[kind]);
@@ -186,7 +189,7 @@ pub fn price(
         ("backward_input", &work.backward_input, apart, runs.split),
         ("backward_weight", &work.backward_weight, apart, runs.split),
     ];
-    let mut found = StagePrice { send: work.send_bytes, ..StagePrice::default() };
+    let mut found = StagePrice { send: work.send_bytes, speed: 1.0, ..StagePrice::default() };
     for (kind, (pass, pieces, scale, runs)) in lists.into_iter().enumerate() {
         if !runs {
             continue;
@@ -248,9 +251,11 @@ pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls:
         let take_first = b == second.steps.len()
             || a < first.steps.len() && behind(first, a, second) <= behind(second, b, first);
         if take_first {
+            shared.speed = forward.speed;
             shared.step(&mut lanes[0], &first.steps[a]);
             a += 1;
         } else {
+            shared.speed = backward.speed;
             shared.step(&mut lanes[1], &second.steps[b]);
             b += 1;
         }
@@ -428,6 +433,8 @@ impl Chains {
 struct Shared<'a> {
     tolls: &'a dyn Tolls,
     compute: f64,
+    /// Of the GPU, relative to its sheet.
+    speed: f64,
     chains: Chains,
     /// End of the host's last launch.
     host: f64,
@@ -452,7 +459,8 @@ impl Lane {
 
 impl<'a> Shared<'a> {
     fn new(layout: &Layout, tolls: &'a dyn Tolls) -> Self {
-        Self { tolls, compute: 0.0, chains: Chains::default(), host: 0.0, blocking: layout.blocking_exchange }
+        let (chains, blocking) = (Chains::default(), layout.blocking_exchange);
+        Self { tolls, compute: 0.0, speed: 1.0, chains, host: 0.0, blocking }
     }
 
     fn exchange(&mut self, exchange: &Exchange, bytes: Bytes, from: f64) -> f64 {
@@ -463,7 +471,7 @@ impl<'a> Shared<'a> {
     }
 
     fn calc(&mut self, lane: &mut Lane, duration: Span) {
-        lane.at = lane.at.max(self.compute) + duration.ps() as f64;
+        lane.at = lane.at.max(self.compute) + duration.ps() as f64 / self.speed;
         self.compute = lane.at;
     }
 

@@ -18,6 +18,8 @@ pub struct Choice {
     /// Layers of each stage, instead of `training.layers_per_stage`; null: equal ones.
     #[serde(deserialize_with = "given")]
     pub layers_per_stage: Option<Option<Vec<u32>>>,
+    /// Whether layers are shared out by the speeds of the GPUs instead, the embedding and the head counted.
+    pub balanced: bool,
 }
 
 /// Tells a null from what is left out.
@@ -61,6 +63,11 @@ pub struct Answer {
     pub capacity_bytes: u64,
     /// Micro-batches that go through each pipeline.
     pub micro_batches: u32,
+    /// Seconds of an iteration that a GPU waits on average, for replicas of its stage are slower.
+    pub held_s: f64,
+    /// Layers of each stage, if they were to be shared out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<u32>>,
     /// FLOPs of the model in an iteration over what the GPUs could do in that time.
     pub mfu: f64,
     /// Tokens in a second.

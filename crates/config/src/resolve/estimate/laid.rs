@@ -44,6 +44,8 @@ pub(super) struct Laid {
     pub walk: Walk,
     /// Of the fullest pipeline rank.
     pub memory: Bytes,
+    /// Layers of each stage, if they were to be shared out.
+    pub layers: Option<Vec<u32>>,
 }
 
 /// How a step is worked out.
@@ -265,6 +267,10 @@ impl Laid {
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
+        let held = |(rank, pace): (usize, &(f64, f64))| computes(rank as u32) * pace.1;
+        let held: f64 = self.tariffs.paces.iter().enumerate().map(held).sum();
+        answer.held_s = held / f64::from(course.ranks()) * seconds;
+        answer.layers.clone_from(&self.layers);
         answer.memory_bytes = self.memory.get();
         answer.micro_batches = self.layout.microbatches;
         answer.mfu = if self.peak > 0.0 { self.flops / (whole * seconds) / self.peak } else { 0.0 };

@@ -16,8 +16,8 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
-use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, with_costs};
-use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training};
+use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
+use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training, compute_time};
 use windtunnel_workload::schedules::flexible::default_run_length;
 use windtunnel_workload::schedules::{
     Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
@@ -29,7 +29,8 @@ use super::super::framework::Framework;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, model_sheet};
 use super::super::told::says_nothing_of_software;
-use super::super::{fabric, nccl};
+use super::super::{fabric, nccl, variation};
+use super::balance::{Loads, balanced};
 use super::choice::{Answer, Choice, Depth};
 use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
 use super::memory::fullest;
@@ -37,15 +38,21 @@ use super::tariff::{Between, Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
-/// What a chunk's work depends on beside its layers: settings, tp, cp, ep, micro-batch, and whether gradients are added to those of
-/// micro-batches before, which depends on the ZeRO stage.
-type WorkKey = (u32, u32, u32, u32, u64, bool, Layers);
+/// The number of a kernel model: of settings, of their framework, and of as many GPUs, whose slowest sets the pace.
+type Kit = u32;
 
-/// Settings, micro-batch, and all else of a layout that prices depend on.
-type LayoutKey = (u32, u64, Rc<str>);
+/// What a chunk's work depends on beside its layers: kernels, tp, cp, ep, micro-batch, and whether gradients are added to those of
+/// micro-batches before, which depends on the ZeRO stage.
+type WorkKey = (Kit, u32, u32, u32, u64, bool, Layers);
+
+/// Kernels, micro-batch, and all else of a layout that prices depend on.
+type LayoutKey = (Kit, u64, Rc<str>);
+
+/// The bits of the speed of GPUs relative to their sheet.
+type Pace = u64;
 
 /// What a chunk's prices depend on.
-type PriceKey = (LayoutKey, Layers);
+type PriceKey = (LayoutKey, Layers, Pace);
 
 /// Prices of a chunk's passes, and its optimiser.
 type Priced = (Rc<StagePrice>, f64);
@@ -74,13 +81,15 @@ pub struct Estimator {
     /// Room of a GPU beyond which a layout is not timed.
     room: Option<Bytes>,
     slow: FxHashMap<LinkId, f64>,
-    speed: f64,
+    /// Speeds of GPUs relative to their sheet; none where all run as it says.
+    speeds: Vec<f64>,
     architecture: Architecture,
     libraries: [Option<Library>; Dimension::ALL.len()],
     parallelisms: FxHashMap<String, Parallelism>,
     trainings: FxHashMap<String, (u32, ModelJob)>,
     frameworks: FxHashMap<String, Rc<Framework>>,
-    kernels: FxHashMap<(u32, u64), Rc<KernelModel>>,
+    /// By settings and GPUs.
+    kernels: FxHashMap<(u32, u64), (Kit, Rc<KernelModel>)>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
@@ -136,9 +145,9 @@ impl Estimator {
             return Err(InputError::new(at, "expected a transformer, for only those have layouts"));
         };
         let libraries = nccl::libraries(&job, &context, &mut evidence)?;
-        let slow = parts.slow_links([]).into_iter().collect();
-        let everywhere = |rule: &&crate::schema::SpeedRule| rule.host.is_none() && rule.gpu.is_none();
-        let speed = scenario.variation.speeds.iter().filter(everywhere).map(|rule| rule.speed).product();
+        let uneven = variation::check(&scenario.variation, &parts.topology, source)?;
+        let slow = parts.slow_links(uneven.links.iter().copied()).into_iter().collect();
+        let speeds = uneven.by_gpu(&parts.topology);
         Ok(Self {
             source: source.to_owned(),
             inputs: inputs.clone(),
@@ -148,7 +157,7 @@ impl Estimator {
             depth: Depth::Close,
             room: None,
             slow,
-            speed,
+            speeds,
             architecture,
             libraries,
             scenario,
@@ -198,7 +207,8 @@ impl Estimator {
         for (choice, answer) in choices.iter().zip(&mut answers) {
             laid.push(match self.lay(choice) {
                 Ok(Outcome::Laid(laid)) => Some(*laid),
-                Ok(Outcome::TooLarge(memory)) => {
+                Ok(Outcome::TooLarge(memory, layers)) => {
+                    answer.layers = layers;
                     answer.memory_bytes = memory.get();
                     answer.capacity_bytes = capacity.get();
                     None
@@ -332,14 +342,15 @@ impl Estimator {
         }
         let gpu = self.fabric.gpu.clone().expect("it was asked for before");
         let known = self.kernels.get(&(number, gpus)).cloned();
-        let model = if let Some(known) = known {
+        let (kit, model) = if let Some(known) = known {
             known
         } else {
             let context = self.context(&place);
             let made = kernels(&settings, &gpu, gpus, &context, &at, &mut evidence)?;
             let rms = self.architecture.norm == windtunnel_workload::model::Norm::Rms;
-            let made = Rc::new(if settings.fused == Some(false) { made.separately(rms) } else { made });
-            self.kernels.insert((number, gpus), Rc::clone(&made));
+            let made = if settings.fused == Some(false) { made.separately(rms) } else { made };
+            let made = (self.kernels.len() as Kit, Rc::new(made));
+            self.kernels.insert((number, gpus), made.clone());
             made
         };
         let need = |value: Option<u64>, key: &str| match value {
@@ -347,7 +358,7 @@ impl Estimator {
             Some(value) => Ok(value),
             None => Err(InputError::new(format!("{at}.{key}"), format!("a model needs `{key}`"))),
         };
-        let transformer = Transformer {
+        let mut transformer = Transformer {
             name: String::new(),
             sequence: need(source.sequence, "sequence")?,
             micro_batch: need(choice.micro_batch.or(source.micro_batch).or(Some(1)), "micro_batch")?,
@@ -368,11 +379,17 @@ impl Estimator {
             _ => Shape::Loop,
         };
         let placement = Placement { shape, ranks: layout.pp, chunks: layout.schedule.chunks() };
+        let tariffs = self.tariffs(&layout, placement);
+        if choice.balanced {
+            let loads = self.loads(kit, &layout, &training, &model);
+            let given = balanced(&loads, placement, &tariffs.paces);
+            transformer.settings.layers_per_stage = Some(given);
+        }
         let (rounds, keys) = if layout.schedule.is_searched() {
             // Such a search is told what passes cost, as the generator tells it.
             let chunks = transformer.chunks(&training.architecture, placement.stages())?;
             let works: Vec<_> =
-                chunks.iter().map(|chunk| self.work(number, &layout, &training, &model, chunk)).collect();
+                chunks.iter().map(|chunk| self.work(kit, &layout, &training, &model, chunk)).collect();
             let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
             let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
             let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
@@ -384,24 +401,24 @@ impl Estimator {
         let chunks = transformer.chunks(&training.architecture, placement.stages())?;
         let memory = fullest(&self.courses[&keys[0]], &layout, &training, &chunks, placement);
         if self.room.is_some_and(|room| memory > room) {
-            return Ok(Outcome::TooLarge(memory));
+            return Ok(Outcome::TooLarge(memory, shared_out(choice, &transformer)));
         }
-        let tariffs = self.tariffs(&layout, placement);
-        let key = neutral(number, &layout, placement, &training);
+        let key = neutral(kit, &layout, placement, &training);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
-        let mut own: FxHashMap<Layers, Priced> = FxHashMap::default();
+        let mut own: FxHashMap<(Layers, Pace), Priced> = FxHashMap::default();
         for (stage, chunk) in chunks.iter().enumerate() {
             let layers = layers_of(&training.architecture, chunk);
-            let known = own.get(&layers).cloned();
+            let pace = tariffs.pace(placement, stage as u32).to_bits();
+            let known = own.get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
-                let made = self.priced((key.clone(), layers), &layout, &training, &model, of, &tariffs);
+                let made = self.priced((key.clone(), layers, pace), &layout, &training, &model, of, &tariffs);
                 let made =
                     made.map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
-                own.insert(layers, made.clone());
+                own.insert((layers, pace), made.clone());
                 made
             };
             prices.push(priced.0);
@@ -409,18 +426,19 @@ impl Estimator {
         }
         let walk = walk_of(&layout, placement, &tariffs, &prices, self.depth);
         if walk == Walk::Close {
-            let mut close: FxHashMap<Layers, Rc<StagePrice>> = FxHashMap::default();
-            for (price, chunk) in prices.iter_mut().zip(&chunks) {
-                let layers = layers_of(&training.architecture, chunk);
-                if let Some(known) = close.get(&layers) {
+            let mut close: FxHashMap<(Layers, Pace), Rc<StagePrice>> = FxHashMap::default();
+            for (stage, (price, chunk)) in prices.iter_mut().zip(&chunks).enumerate() {
+                let pace = tariffs.pace(placement, stage as u32).to_bits();
+                let of = (layers_of(&training.architecture, chunk), pace);
+                if let Some(known) = close.get(&of) {
                     *price = Rc::clone(known);
                     continue;
                 }
-                let work = self.work(number, &layout, &training, &model, chunk);
+                let work = self.work(kit, &layout, &training, &model, chunk);
                 let mut made = StagePrice::clone(price);
-                made.close(&layout, &work, &*tariffs, self.speed);
+                made.close(&layout, &work, &*tariffs);
                 *price = Rc::new(made);
-                close.insert(layers, Rc::clone(price));
+                close.insert(of, Rc::clone(price));
             }
         }
         let tokens = transformer.global_batch * transformer.sequence;
@@ -438,7 +456,21 @@ impl Estimator {
             rounds,
             walk,
             memory,
+            layers: shared_out(choice, &transformer),
         })))
+    }
+
+    /// What layers, the embedding and the head compute for a micro-batch, forwards and backwards.
+    fn loads(&mut self, kit: Kit, layout: &Layout, training: &Training, model: &KernelModel) -> Loads {
+        let all = self.architecture.layers;
+        let mut of = |layers: std::ops::Range<u32>, embedding: bool, head: bool| {
+            let work = self.work(kit, layout, training, model, &Chunk { layers, embedding, head });
+            (compute_time(&work.forward) + compute_time(&work.backward)).ps() as f64
+        };
+        let layers: Vec<f64> = (0..all).map(|layer| of(layer..layer + 1, false, false)).collect();
+        let embedding = of(0..1, true, false) - layers[0];
+        let head = of(all - 1..all, false, true) - layers[all as usize - 1];
+        Loads { layers, embedding, head }
     }
 
     /// What a chunk's passes take, and its optimiser: worked out once for all layouts whose schedules run the same passes.
@@ -456,8 +488,9 @@ impl Estimator {
         }
         let work = self.work(key.0.0, layout, training, model, chunk);
         let mut found = price(layout, stage, &work, runs(layout), tariffs)?;
-        found.slow(self.speed);
-        let optimiser = training.optimiser(chunk, model).ps() as f64 / self.speed;
+        let speed = f64::from_bits(key.2);
+        found.slow(speed);
+        let optimiser = training.optimiser(chunk, model).ps() as f64 / speed;
         let made = (Rc::new(found), optimiser);
         self.prices.insert(key, made.clone());
         Ok(made)
@@ -466,7 +499,7 @@ impl Estimator {
     /// What a chunk does, worked out once for all layouts that share its sizes.
     fn work(
         &mut self,
-        settings: u32,
+        kit: Kit,
         layout: &Layout,
         training: &Training,
         model: &KernelModel,
@@ -474,7 +507,7 @@ impl Estimator {
     ) -> Rc<ChunkWork> {
         let layers = layers_of(&training.architecture, chunk);
         let adds = training.adds_gradients;
-        let key = (settings, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
+        let key = (kit, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
         Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 
@@ -515,7 +548,9 @@ impl Estimator {
 
     fn tariffs(&mut self, layout: &Layout, placement: Placement) -> Rc<Tariffs> {
         let sizes = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp, layout.replicate];
-        let order = format!("{:?} {} {:?}", layout.order, layout.clip as u8, layout.tied_embedding.is_some());
+        // A V has the first and the last stage on one rank, where nobody is asked to agree.
+        let tied = layout.tied_embedding.is_some() && Role::Tied.size(layout, placement) > 1;
+        let order = format!("{:?} {} {tied}", layout.order, layout.clip as u8);
         let key: GridKey = (sizes, order, placement.shape == Shape::Bidirectional);
         if let Some(known) = self.tariffs.get(&key) {
             return Rc::clone(known);
@@ -530,6 +565,7 @@ impl Estimator {
             mtu: network.mtu.0.get(),
             header: network.header.0.get(),
             between: &self.between,
+            speeds: &self.speeds,
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));
@@ -540,7 +576,13 @@ impl Estimator {
 /// What became of a choice.
 enum Outcome {
     Laid(Box<Laid>),
-    TooLarge(Bytes),
+    /// What it needs, and its layers if they were to be shared out.
+    TooLarge(Bytes, Option<Vec<u32>>),
+}
+
+/// Layers of each stage, if they were to be shared out.
+fn shared_out(choice: &Choice, transformer: &Transformer<'_>) -> Option<Vec<u32>> {
+    choice.balanced.then(|| transformer.settings.layers_per_stage.clone()).flatten()
 }
 
 /// Which passes a layout's schedule runs.
@@ -550,14 +592,14 @@ fn runs(layout: &Layout) -> Runs {
 }
 
 /// All of a layout that the prices of its chunks depend on: the schedule counts by the passes that it runs.
-fn neutral(settings: u32, layout: &Layout, placement: Placement, training: &Training) -> LayoutKey {
+fn neutral(kit: Kit, layout: &Layout, placement: Placement, training: &Training) -> LayoutKey {
     let Runs { whole, split } = runs(layout);
     let schedule =
         ScheduleSettings { split_overhead: layout.schedule.split_overhead, ..ScheduleSettings::default() };
     let layout = Layout { schedule, microbatches: 1, ..layout.clone() };
     // Whether gradients are added depends on the number of micro-batches, which prices do not otherwise.
     let passes = [whole, split, placement.shape == Shape::Bidirectional, training.adds_gradients];
-    (settings, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
+    (kit, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
 }
 
 /// A course's key as something that has an order.

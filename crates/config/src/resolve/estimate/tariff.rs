@@ -36,6 +36,8 @@ pub(super) struct Ways<'a> {
     pub mtu: u64,
     pub header: u64,
     pub between: &'a RefCell<Between>,
+    /// Speeds of GPUs relative to their sheet; none where all run as it says.
+    pub speeds: &'a [f64],
 }
 
 /// What lies between two switches where packets are sprayed, of as many pairs as there is room for.
@@ -290,6 +292,9 @@ pub(super) struct Tariffs {
     /// By pipeline rank: messages to the one after and to the one before, picoseconds a bit, latency, class.
     sides: Vec<[(f64, f64, PathClass); 2]>,
     mtu: (u64, u64),
+    /// By pipeline rank: the speed of its slowest GPU, and by how much of their time the others wait for it. None where all run as
+    /// their sheet says.
+    pub paces: Vec<(f64, f64)>,
     /// How exchanges of pipeline ranks share links.
     pub shares: Shares,
     classes: Vec<Class>,
@@ -372,7 +377,17 @@ impl Tariffs {
         }
         let sides = sides(layout, &grid, ways, &mut classes);
         let shares = Shares::new(layout.pp, &classes);
-        Self { roles, sides, mtu: (ways.mtu, ways.header), shares, classes, close: OnceCell::new() }
+        let paces = paces(layout.pp, &grid, ways.speeds);
+        Self { roles, sides, mtu: (ways.mtu, ways.header), paces, shares, classes, close: OnceCell::new() }
+    }
+
+    /// The speed at which `stage` is computed.
+    pub(super) fn pace(&self, placement: Placement, stage: u32) -> f64 {
+        if self.paces.is_empty() {
+            return 1.0;
+        }
+        let holders = placement.holders(stage);
+        holders.iter().map(|&(rank, _)| self.paces[rank as usize].0).fold(f64::INFINITY, f64::min)
     }
 
     /// How exchanges share links, those inside passes among them.
@@ -475,6 +490,25 @@ fn tariff(
     (tariff, if pairs.is_empty() { loads } else { pairs })
 }
 
+/// See [`Tariffs::paces`]: a pipeline rank's replicas work through equal batches and wait for one another.
+fn paces(pp: u32, grid: &Grid, speeds: &[f64]) -> Vec<(f64, f64)> {
+    if speeds.is_empty() {
+        return Vec::new();
+    }
+    let mut found = vec![(f64::INFINITY, 0.0); pp as usize];
+    let speeds = || (0..grid.ranks()).map(|rank| (grid.coordinates(RankId(rank)).pp, speeds[rank as usize]));
+    for (rank, speed) in speeds() {
+        let slowest = &mut found[rank as usize].0;
+        *slowest = slowest.min(speed);
+    }
+    let each = f64::from(grid.ranks() / pp);
+    for (rank, speed) in speeds() {
+        let (slowest, waits) = &mut found[rank as usize];
+        *waits += (1.0 - *slowest / speed) / each;
+    }
+    found
+}
+
 /// Messages between neighbouring pipeline ranks, those of all replicas at once.
 fn sides(
     layout: &Layout,
@@ -558,6 +592,7 @@ mod tests {
             mtu: 4150,
             header: 66,
             between: &between,
+            speeds: &[],
         };
         let mut draws = RandomStream::new(7, "edges", 0);
         let mut route = Route::new();
