@@ -1,7 +1,7 @@
 //! A recording read at any place: blocks as they are asked for, of which a bounded number stays in memory.
 //!
-//! A block has its one slot among [`SLOTS`], so what is kept is a function of what was asked for alone. A file that is compressed, or
-//! a member of an archive, is unpacked whole.
+//! A block has its one slot among [`SLOTS`], so what is kept is a function of what was asked for alone. A file that is compressed is
+//! unpacked whole.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,7 +17,8 @@ pub(crate) const BLOCK: u64 = 1 << 16;
 const SLOTS: usize = 256;
 
 enum Source<'a> {
-    File(File),
+    /// From a byte on.
+    File(File, u64),
     Bytes(&'a [u8]),
     Unpacked(Vec<u8>),
 }
@@ -40,18 +41,15 @@ impl<'a> Blocks<'a> {
     /// [`ImportError`] where it cannot be opened, or is compressed and more than 4 GiB.
     pub(crate) fn of(input: &'a Input) -> Result<Self, ImportError> {
         let fail = |error: std::io::Error| ImportError::io(&input.name, 0, &error);
-        let (source, length) = match input.kept()? {
+        let (kept, mut length) = input.kept()?;
+        let source = match kept {
             Kept::Packed => {
                 let bytes = input.whole()?;
-                let length = bytes.len() as u64;
-                (Source::Unpacked(bytes), length)
+                length = bytes.len() as u64;
+                Source::Unpacked(bytes)
             }
-            Kept::Bytes(bytes) => (Source::Bytes(bytes), bytes.len() as u64),
-            Kept::File(path) => {
-                let file = File::open(path).map_err(fail)?;
-                let length = file.metadata().map_err(fail)?.len();
-                (Source::File(file), length)
-            }
+            Kept::Bytes(bytes) => Source::Bytes(bytes),
+            Kept::File(path, first) => Source::File(File::open(path).map_err(fail)?, first),
         };
         Ok(Self { name: &input.name, source, length, slots: RefCell::new(vec![None; SLOTS]) })
     }
@@ -86,10 +84,11 @@ impl<'a> Blocks<'a> {
         let block: Rc<[u8]> = match &self.source {
             Source::Bytes(bytes) => bytes[start as usize..end as usize].into(),
             Source::Unpacked(bytes) => bytes[start as usize..end as usize].into(),
-            Source::File(file) => {
+            Source::File(file, first) => {
                 let mut file = file;
                 let mut bytes = vec![0; (end - start) as usize];
-                let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
+                let read =
+                    file.seek(SeekFrom::Start(first + start)).and_then(|_| file.read_exact(&mut bytes));
                 read.map_err(|error| ImportError::io(self.name, start, &error))?;
                 bytes.into()
             }
@@ -153,8 +152,20 @@ mod tests {
         let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
         std::io::Write::write_all(&mut encoder, &content).unwrap();
         encoder.finish().unwrap();
-        for input in crate::input::expand(&[plain, packed]).unwrap() {
+        // An archive of one member, whose head is as long as a block of tar.
+        let archive = folder.join("archive.tar");
+        let mut head = [0; 512];
+        head[..6].copy_from_slice(b"member");
+        head[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+        head[156] = b'0';
+        head[257..262].copy_from_slice(b"ustar");
+        let padding = vec![0; 512 - content.len() % 512 + 1_024];
+        std::fs::write(&archive, [&head[..], &content, &padding].concat()).unwrap();
+        let inputs = crate::input::expand(&[plain, packed, archive]).unwrap();
+        assert_eq!(inputs.len(), 3);
+        for input in inputs {
             check(&input, &content);
+            assert!(input.whole().unwrap() == content, "{}", input.name);
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,10 +1,11 @@
 //! Files, folders and archives as a list of recordings in natural order of their names.
 //!
 //! A folder stands for its files, a `.tar` (compressed or not) for its members. Anything may be compressed by gzip. Memory
-//! is bounded by what is really there: no announced length is believed before the bytes have come.
+//! is bounded by what is really there: no announced length is believed before the bytes have come. Members of an archive that is
+//! not compressed are read where they lie.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
@@ -25,6 +26,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 #[derive(Clone, Debug)]
 enum Content {
     File(PathBuf),
+    /// A part of a file, from a byte on and so long: a member of an archive that is not compressed.
+    Part(PathBuf, u64, u64),
     Bytes(std::sync::Arc<[u8]>),
 }
 
@@ -33,7 +36,8 @@ const WHOLE: u64 = 4 << 30;
 
 /// How a recording can be read at any place.
 pub(crate) enum Kept<'a> {
-    File(&'a Path),
+    /// A file from a byte on.
+    File(&'a Path, u64),
     Bytes(&'a [u8]),
     /// It has to be unpacked first.
     Packed,
@@ -50,13 +54,7 @@ impl Input {
     /// # Errors
     /// [`ImportError`] where the file cannot be opened.
     pub fn open(&self) -> Result<Box<dyn Read + Send + '_>, ImportError> {
-        let mut raw: Box<dyn Read + Send + '_> = match &self.content {
-            Content::File(path) => {
-                let file = File::open(path).map_err(|error| ImportError::io(&self.name, 0, &error))?;
-                Box::new(BufReader::with_capacity(1 << 18, file))
-            }
-            Content::Bytes(bytes) => Box::new(&bytes[..]),
-        };
+        let mut raw = self.raw()?;
         let head = head(&mut raw, 6, &self.name)?;
         refuse_packing(&head, &self.name)?;
         let gzip = head.starts_with(&GZIP);
@@ -68,6 +66,23 @@ impl Input {
         })
     }
 
+    /// Its bytes as they lie there.
+    fn raw(&self) -> Result<Box<dyn Read + Send + '_>, ImportError> {
+        Ok(match &self.content {
+            Content::File(path) => {
+                let file = File::open(path).map_err(|error| ImportError::io(&self.name, 0, &error))?;
+                Box::new(BufReader::with_capacity(1 << 18, file))
+            }
+            Content::Part(path, first, length) => {
+                let fail = |error: std::io::Error| ImportError::io(&self.name, 0, &error);
+                let mut file = File::open(path).map_err(fail)?;
+                file.seek(SeekFrom::Start(*first)).map_err(fail)?;
+                Box::new(BufReader::with_capacity(1 << 18, file.take(*length)))
+            }
+            Content::Bytes(bytes) => Box::new(&bytes[..]),
+        })
+    }
+
     /// Its first bytes, unpacked, at most `most`.
     ///
     /// # Errors
@@ -76,23 +91,27 @@ impl Input {
         head(&mut self.open()?, most, &self.name)
     }
 
-    /// Where it is, for those who do not read it from its begin to its end.
+    /// Where it is, and its bytes, for those who do not read it from its begin to its end.
     ///
     /// # Errors
     /// [`ImportError`] where the file cannot be read.
-    pub(crate) fn kept(&self) -> Result<Kept<'_>, ImportError> {
-        Ok(match &self.content {
-            Content::Bytes(bytes) if bytes.starts_with(&GZIP) => Kept::Packed,
-            Content::Bytes(bytes) => Kept::Bytes(bytes),
-            Content::File(path) => {
-                let file = File::open(path).map_err(|error| ImportError::io(&self.name, 0, &error))?;
-                let regular = file.metadata().is_ok_and(|of| of.is_file());
-                let head = head(&mut { file }, 6, &self.name)?;
-                refuse_packing(&head, &self.name)?;
-                // Of a pipe nothing is there twice.
-                if regular && !head.starts_with(&GZIP) { Kept::File(path) } else { Kept::Packed }
+    pub(crate) fn kept(&self) -> Result<(Kept<'_>, u64), ImportError> {
+        let (path, first, length) = match &self.content {
+            Content::Bytes(bytes) => {
+                let packed = bytes.starts_with(&GZIP);
+                return Ok((if packed { Kept::Packed } else { Kept::Bytes(bytes) }, bytes.len() as u64));
             }
-        })
+            Content::Part(path, first, length) => (path, *first, Some(*length)),
+            // Of a pipe nothing is there twice.
+            Content::File(path) => {
+                let known = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+                (path, 0, known.map(|of| of.len()))
+            }
+        };
+        let Some(length) = length else { return Ok((Kept::Packed, 0)) };
+        let head = head(&mut self.raw()?, 6, &self.name)?;
+        refuse_packing(&head, &self.name)?;
+        Ok((if head.starts_with(&GZIP) { Kept::Packed } else { Kept::File(path, first) }, length))
     }
 
     /// All of it, for kinds whose parts refer to each other all over the file.
@@ -107,10 +126,8 @@ impl Input {
             )
         };
         // One that is too long as it lies there is not read first.
-        if let Content::File(path) = &self.content
-            && let Some(length) =
-                std::fs::metadata(path).ok().map(|of| of.len()).filter(|&length| length > WHOLE)
-            && !matches!(self.kept()?, Kept::Packed)
+        if let (Kept::File(..), length) = self.kept()?
+            && length > WHOLE
         {
             return Err(long(format!("{length} bytes")));
         }
@@ -214,6 +231,11 @@ pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
 /// The files of a tar archive (POSIX.1-1988 `ustar` headers of 512 bytes; pax and GNU long names are followed).
 fn members(archive: &Input) -> Result<Vec<Input>, ImportError> {
     let mut input = archive.open()?;
+    // Members of an archive that is not compressed stay where they are.
+    let place = match (&archive.content, archive.kept()?) {
+        (Content::File(path), (Kept::File(..), _)) => Some(path),
+        _ => None,
+    };
     let mut at = 0u64;
     let mut long_name: Option<String> = None;
     let mut members = Vec::new();
@@ -232,14 +254,19 @@ fn members(archive: &Input) -> Result<Vec<Input>, ImportError> {
             ImportError::new(&archive.name, "the size of an archive's member in octal digits", text(124..136))
                 .at(Place::Byte(at - 512 + 124))
         })?;
-        let bytes = take(&mut *input, size, &archive.name, at)?;
-        if (bytes.len() as u64) < size {
-            return Err(ImportError::cut(
-                &archive.name,
-                at + bytes.len() as u64,
-                format!("{size} bytes of a member"),
-            ));
+        let stays = place.filter(|_| matches!(header[156], 0 | b'0'));
+        let (bytes, came) = if stays.is_some() {
+            let passed = std::io::copy(&mut (&mut input).take(size), &mut std::io::sink());
+            (Vec::new(), passed.map_err(|error| ImportError::io(&archive.name, at, &error))?)
+        } else {
+            let bytes = take(&mut *input, size, &archive.name, at)?;
+            let came = bytes.len() as u64;
+            (bytes, came)
+        };
+        if came < size {
+            return Err(ImportError::cut(&archive.name, at + came, format!("{size} bytes of a member")));
         }
+        let first = at;
         let padding = (512 - size % 512) % 512;
         take(&mut *input, padding, &archive.name, at + size)?;
         at += size + padding;
@@ -259,7 +286,11 @@ fn members(archive: &Input) -> Result<Vec<Input>, ImportError> {
                 let name = long_name.take().unwrap_or(short);
                 let hidden = name.rsplit('/').next().is_some_and(|leaf| leaf.starts_with('.'));
                 if !hidden {
-                    members.push(Input::bytes(format!("{}:{name}", archive.name), bytes));
+                    let name = format!("{}:{name}", archive.name);
+                    members.push(match stays {
+                        Some(path) => Input { name, content: Content::Part(path.clone(), first, size) },
+                        None => Input::bytes(name, bytes),
+                    });
                 }
             }
             _ => long_name = None,

@@ -74,24 +74,41 @@ struct Times {
     end: Option<i64>,
     /// First and last instant of its kernel's channels, as the host saw them.
     kernel: Option<(i64, i64)>,
-    /// The same by the GPU's clock; `None` once a channel does not say it.
-    clock: Option<Option<(i64, i64)>>,
+    /// The same by the GPU's clock.
+    clock: Clock,
+}
+
+/// What an operation's channels say by the GPU's clock.
+#[derive(Clone, Copy, Debug, Default)]
+enum Clock {
+    #[default]
+    NoChannel,
+    /// First and last instant.
+    All(i64, i64),
+    /// A channel does not say it.
+    NotAll,
 }
 
 impl Times {
     fn channel(&mut self, start: i64, clock: Option<(i64, i64)>) {
-        let wider = |known: (i64, i64), new: (i64, i64)| (known.0.min(new.0), known.1.max(new.1));
-        self.kernel = Some(self.kernel.map_or((start, start), |known| wider(known, (start, start))));
-        self.clock = Some(match self.clock {
-            None => clock,
-            Some(known) => known.zip(clock).map(|(known, new)| wider(known, new)),
-        });
+        let (first, last) = self.kernel.unwrap_or((start, start));
+        self.kernel = Some((first.min(start), last.max(start)));
+        self.clock = match (self.clock, clock) {
+            (Clock::NoChannel, Some((first, last))) => Clock::All(first, last),
+            (Clock::All(first, last), Some((start, stop))) => Clock::All(first.min(start), last.max(stop)),
+            _ => Clock::NotAll,
+        };
+    }
+
+    /// Start and end by the GPU's clock, where all channels say it.
+    fn by_clock(&self) -> Option<(i64, i64)> {
+        if let Clock::All(first, last) = self.clock { Some((first, last)) } else { None }
     }
 
     /// Start and end, by the GPU's clock if `clock`.
     fn span(&self, clock: bool) -> Option<(i64, i64)> {
         if clock {
-            return self.clock.flatten();
+            return self.by_clock();
         }
         // A channel whose end was not seen has that of its operation.
         let kernel = self.kernel.filter(|(start, end)| end > start);
@@ -327,7 +344,7 @@ impl Reading {
         let mut clocks: BTreeMap<Option<u32>, bool> = BTreeMap::new();
         let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
         for Operation { record, times } in &self.operations {
-            *clocks.entry(record.process).or_insert(true) &= times.clock.flatten().is_some();
+            *clocks.entry(record.process).or_insert(true) &= times.by_clock().is_some();
             let size = sizes.entry(record.communicator).or_insert(0);
             *size = (*size).max(record.ranks);
         }

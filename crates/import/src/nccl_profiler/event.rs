@@ -69,7 +69,7 @@ pub(super) fn begins(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&head[..head.len().min(1 << 12)]);
     let Some(array) = text.trim_start().strip_prefix('[') else { return false };
     let Some((_, category)) = array.split_once("\"cat\"") else { return array.trim() == "{}]" };
-    let category = category.trim_start().strip_prefix(':').map(str::trim_start).unwrap_or("");
+    let category = category.trim_start().strip_prefix(':').map_or("", str::trim_start);
     let word = category.strip_prefix('"').and_then(|rest| rest.split_once('"')).map_or("", |(word, _)| word);
     // Other programs write arrays of Chrome's events too: theirs have other categories, and no begins of this form.
     Category::of(word) != Category::Unknown && array.contains("\"ph\"")
