@@ -145,6 +145,37 @@ def test_an_end_of_flows_that_cannot_be_is_refused(overrides: dict[str, Any], sa
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("transport", ["dcsim", "phost", "pfabric", "dcpim"])
+@pytest.mark.parametrize("at_ns", [2_090, 2_390, 2_990])
+def test_an_acknowledgement_that_is_lost_is_sent_again(transport: str, at_ns: int) -> None:
+    # Two hosts send each other ten packets, which takes 2.29 us; the cable of one is down for 2 us from then on.
+    text = {
+        "windtunnel": 1,
+        "name": "lost-acknowledgements",
+        "fidelity": "packet",
+        "topology": {
+            "shape": "clos",
+            "hosts": 2,
+            "tiers": [{"ports_down": 2, "rate": "800 Gbps", "length": "130 m", "switch_latency": "0 ns"}],
+            "host": {"gpus": 1, "nics": 1},
+        },
+        "network": {
+            "transport": transport,
+            "load_balancer": "spray",
+            "mtu": "9000 B",
+            "header": "40 B",
+            "control": "64 B",
+        },
+        "jobs": [{"name": "ring", "workload": {"flows": {"pattern": "ring", "bytes": "89600 B"}}, "iterations": 1}],
+        "impairments": {"down": [{"part": "host1/nic0 -> leaf0", "at": f"{at_ns} ns", "until": f"{at_ns + 2_000} ns"}]},
+        "results": {"ideal": False},
+    }
+    found = windtunnel.run(text).summary
+    assert found["network"]["bytes_delivered"] == 2 * 89_600
+    assert found["simulated_time_s"] < 0.01
+
+
+@pytest.mark.engine
 def test_seeds_give_means_and_errors() -> None:
     fabric = Fabric()
     (found,) = many([Case("dcsim", all_to_all_v(fabric.hosts, (5, sizes_of(fabric)), 30))], count=2)
