@@ -80,6 +80,19 @@ def test_bad_settings_are_refused(overrides: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.engine
+def test_paths_are_drawn_around_what_has_failed_too() -> None:
+    # By the default balancer all packets of a flow took the way that is laid down around failures.
+    def figures(balancer: str | None) -> dict[str, Any]:
+        overrides = {"topology.failed": ["spine0"], "network.load_balancer": balancer}
+        found = windtunnel.run(EXAMPLE, overrides=overrides).summary
+        return {**found["network"]["transport"]["figures"], "took": found["jobs"][0]["iteration_time_s"]["mean"]}
+
+    found = figures(None)
+    assert found == figures("spray")
+    assert found["arrived_late"] > 0
+
+
+@pytest.mark.engine
 def test_a_short_rtt_max_that_is_allowed_ends() -> None:
     found = run(parameters={"rtt_max": "8.9 us"})
     figures = found["network"]["transport"]["figures"]
