@@ -179,6 +179,26 @@ def test_every_example_runs_at_packet_fidelity(name: str) -> None:
         assert took[0] == pytest.approx(took[1], rel=0.4)
 
 
+FOLDED = "../experiments/dcsim-training/mixtral-2-layers.json"
+SMALLER = {
+    "mixtral-8x7b-ep": ((f"{W}.model", FOLDED), (f"{W}.sequence", 512)),
+    "llama3-8b-hsdp": ((f"{W}.model", "opt-350m"),),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3-70b-256xH100", "llama3-70b-512xH100", "llama3-8b-fsdp", "llama3-8b-hsdp", "mixtral-8x7b-ep"]
+)
+def test_training_runs_over_dcsim_unchanged(name: str) -> None:
+    # Smaller, since every packet is followed; of the network the transport alone is another.
+    small = (*SMALL[name], *SMALLER.get(name, ()), ("network.transport", "dcsim"))
+    found = summary(name, *small, fidelity="packet")
+    assert [job["state"] for job in found["jobs"]] == ["finished"]
+    figures = found["network"]["transport"]["figures"]
+    assert figures["data_left"] == figures["data_packets_arrived"] > 0
+    assert figures["data_lost_in_network"] == figures["data_overdue"] == 0
+
+
 def test_the_demo_keeps_most_of_the_peak() -> None:
     found = job(DEMO)
     assert found["ranks"] == 512

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 import windtunnel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
 
     from windtunnel.experiments.check import Results
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
 HOST = 7
 """The host whose cable fails."""
 FOLDER = Path(__file__).parent
+BOX = "Tomahawk-6"
+"""The only sheet of a switch that splits into 512 ports."""
+
+WHY = {
+    "switches_usd_ratio": "512 ports of 100 Gbps are 51.2 Tbps, which the sheets have with 256 ports at most. "
+    "The cheapest box that splits into 512 has twice the capacity and, inferred from it, 2.2 times the price of "
+    "64 ports of 800 Gbps",
+}
+"""By figure observed: why a claim on it does not hold."""
 
 
 def times(result: windtunnel.Result) -> tuple[float, float]:
@@ -29,13 +40,32 @@ def times(result: windtunnel.Result) -> tuple[float, float]:
     return float(longest.get(True, 0.0)), float(longest.get(False, 0.0))
 
 
-def fabric(name: str) -> tuple[float, float, float]:
-    """Switches, Gbps of optical ports and Gbps across the middle, each for a GPU."""
-    found = windtunnel.topology(FOLDER / f"{name}.yaml")
-    gpus = found["hosts"]
-    # A link is one direction of a cable, which has a port at either end.
-    optics = sum(tier["links"] * tier["rate_down_bps"] / 1e9 for tier in found["tiers"])
-    return found["switches"] / gpus, optics / gpus, found["bisection_bps"] / 1e9 / gpus
+class Priced(NamedTuple):
+    """A fabric by the product's own sheets: what a GPU needs of it."""
+
+    switches: float
+    optics_gbps: float
+    """Of optical ports; a cable has one at either end."""
+    switches_usd: float
+    optics_usd: float
+    bisection_gbps: float
+
+
+def priced(name: str, box: str | None = None) -> Priced:
+    """The fabric of a file, by the items of its bill; `box` names the sheet of all switches."""
+    found = windtunnel.topology(FOLDER / f"{name}.yaml", overrides={"switch.model": box} if box else None)
+    gpus, items = found["gpus"], found["cost"]["items"]
+
+    def total(kind: str, figure: Callable[[dict[str, Any]], float]) -> float:
+        return float(sum(figure(item) for item in items if item["kind"] == kind)) / gpus
+
+    return Priced(
+        total("switch", lambda item: item["count"] * item["each"]),
+        total("cable", lambda item: 2 * item["count"] * item["each"] * item["rate_bps"] / 1e9),
+        total("switch", lambda item: item["usd"]),
+        total("cable", lambda item: item["usd"]),
+        found["bisection_bps"] / 1e9 / gpus,
+    )
 
 
 def observe(results: Results) -> dict[str, Any]:
@@ -59,7 +89,8 @@ def observe(results: Results) -> dict[str, Any]:
             return None
         return max(longest[above]) / max(longest[below])
 
-    two, three = fabric("two-tiers"), fabric("three-tiers")
+    two, three = priced("two-tiers"), priced("three-tiers")
+    alike = [priced(name, BOX).switches_usd for name in ("two-tiers", "three-tiers")]
     return {
         "longest messages": pl.DataFrame(rows, schema=columns, orient="row"),
         "kept_flapping": ratio("healthy", "flapping", 0),
@@ -68,9 +99,12 @@ def observe(results: Results) -> dict[str, Any]:
         "others_flapping": ratio("flapping", "healthy", 1),
         "dead_over_healthy": over("way down dead", "healthy"),
         "ecmp_over_healthy": over("ecmp, way down dead", "ecmp, healthy"),
-        "switches_ratio": two[0] / three[0],
-        "optics_ratio": two[1] / three[1],
-        "bisection_ratio": two[2] / three[2],
+        "switches_ratio": two.switches / three.switches,
+        "optics_ratio": two.optics_gbps / three.optics_gbps,
+        "switches_usd_ratio": two.switches_usd / three.switches_usd,
+        "switches_usd_alike": alike[0] / alike[1],
+        "optics_usd_ratio": two.optics_usd / three.optics_usd,
+        "bisection_ratio": two.bisection_gbps / three.bisection_gbps,
     }
 
 

@@ -80,6 +80,8 @@ class Case:
     fabric: Fabric = field(default_factory=Fabric)
     until_us: int | None = None
     """When flows that are still under way are given up; they are all waited for if left out."""
+    network: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of `network` in place of the setting's."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ def scenario(case: Case, flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[st
             "mtu": f"{fabric.mtu} B",
             "header": f"{fabric.header} B",
             "control": "64 B",
+            **case.network,
         },
         "jobs": [{"name": "collectives", "workload": {"flows": {"file": "flows.csv"}}, "iterations": 1}],
         "results": {"ideal": False, "flows": "all"},

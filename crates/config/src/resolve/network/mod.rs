@@ -88,7 +88,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
     let place = |key: &str| format!("{source}: network.{key}");
     let implied = implied::implied(network, fabric, source)?;
     let transport = transport::transport(implied.as_ref().unwrap_or(network), modules, source)?;
-    let balancer = packet_balancer(network).unwrap_or_default();
+    let balancer = paths::beside(network, &transport);
     if network.parallel.processes == Some(0) {
         return Err(InputError::new(place("parallel.processes"), "expected at least 1 process, found 0"));
     }

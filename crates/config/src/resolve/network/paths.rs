@@ -13,15 +13,30 @@ pub(super) fn packet_balancer(network: &Network) -> Option<Balancer> {
     network.load_balancer.of.packets.map(|make| make(around))
 }
 
+/// The same beside `transport`: one that draws paths itself goes by path numbers where the scenario names no balancer. By the
+/// default, ECMP, its packets would take the one way that is laid down for a flow around failed cables and switches.
+pub(super) fn beside(network: &Network, transport: &Chosen) -> Balancer {
+    if draws_paths(transport) && !network.load_balancer.given {
+        return Balancer::Spray { paths: network.paths };
+    }
+    packet_balancer(network).unwrap_or_default()
+}
+
+fn draws_paths(transport: &Chosen) -> bool {
+    let known = TransportChoice::by_name(&transport.name).filter(|_| !transport.own);
+    known.is_some_and(|known| known.draws_paths())
+}
+
 /// Refuses a load balancer that the scenario names beside a transport that draws paths itself, which packets would have to keep to.
 ///
 /// # Errors
 /// [`InputError`] for one that does not go by path numbers.
 pub(super) fn keep_to(network: &Network, transport: &Chosen, source: &str) -> Result<(), InputError> {
     let name = transport.name.as_str();
-    let known = TransportChoice::by_name(name).filter(|_| !transport.own);
-    let draws = known.is_some_and(|known| known.draws_paths());
-    if !draws || !network.load_balancer.given || packet_balancer(network).is_none_or(Balancer::numbers) {
+    if !draws_paths(transport)
+        || !network.load_balancer.given
+        || packet_balancer(network).is_none_or(Balancer::numbers)
+    {
         return Ok(());
     }
     let balancer = network.load_balancer.of.entry.name;

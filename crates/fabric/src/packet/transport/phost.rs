@@ -313,6 +313,10 @@ impl Dispatcher for PHost {
                         }
                     }
                     nic.hold = free;
+                } else if peer.got.left() == 0 {
+                    // Announced again though all of it is here: what told so was lost.
+                    let note = Note { kind: ACK, a: peer.got.expected, ..Note::default() };
+                    nic.note(heard.flow, true, note, out);
                 }
                 nic.list(heard.flow, now);
             }

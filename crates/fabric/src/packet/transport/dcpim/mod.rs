@@ -181,6 +181,10 @@ impl Dispatcher for DcPim {
                     peer.got.limit = a;
                     // What is sent at once is asked for when it should have come.
                     peer.sleeps = if c == 1 { now + short } else { 0 };
+                } else if peer.got.left() == 0 {
+                    // Announced again though all of it is here: what told so was lost.
+                    let note = Note { kind: ACK, a: peer.got.expected, ..Note::default() };
+                    nic.note(heard.flow, true, note, out);
                 }
                 nic.list(heard.flow, now);
             }
