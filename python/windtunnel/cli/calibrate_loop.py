@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -200,6 +201,57 @@ def everything(
             soft_wrap=True,
         )
     out().print(f"set {found.proposed.id} is proposed; `windtunnel calibrate adopt {found.proposed.id}` takes it")
+    return DONE
+
+
+@app.command()
+def seen(
+    store: StoreOption = STORE,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
+) -> int:
+    """Say which constants' steps of 3% the measurements of a store show, after how many logs, and which they cannot.
+
+    Logs are as they came, with their noise as it was. The bound is the share of steps that any detector finds within 20
+    logs, or 20 single measurements, at one false alarm a year.
+    """
+    from windtunnel.calibrate.loop.drift import Detector
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.seen import WITHIN, shown
+    from windtunnel.calibrate.loop.seen import seen as judged
+
+    with Ledger(store, create=False) as ledger:
+        groups = ledger.get("groups", {"told_apart": [], "not_seen": []})
+        detector = Detector.of(ledger.get("detector", {}))
+    found = judged(detector, groups["told_apart"])
+    if json:
+        record = {
+            "logs": detector.logs,
+            "within": WITHIN,
+            "constants": [
+                {
+                    "names": one.name.split(" | "),
+                    "found_within": one.within,
+                    "needs": one.needs if math.isfinite(one.needs) else None,
+                    "least": one.least if math.isfinite(one.least) else None,
+                }
+                for one in found
+            ],
+            "not_seen": groups["not_seen"],
+        }
+        print_json(json_module.dumps(record))
+        return DONE
+    if not found:
+        out().print("nothing was tested yet: a kind is tested once it was measured 16 times and more")
+    for one in found:
+        name = one.name.replace(" | ", " or ")
+        if one.within >= 0.5:
+            said = f"is found after {shown(one.needs)} logs"
+        else:
+            said = f"cannot be seen within {WITHIN}: needs {shown(one.needs)} logs"
+        limit = f"; any detector needs {shown(one.least)}, and finds {one.within:.0%} within {WITHIN}"
+        out().print(Text(f"{name}  {said}{limit}"), soft_wrap=True)
+    if groups["not_seen"]:
+        out().print(Text(f"no measurement depends on: {', '.join(groups['not_seen'])}"), soft_wrap=True)
     return DONE
 
 
