@@ -140,8 +140,14 @@ def everything(
     store: StoreOption = STORE,
     method: Annotated[str, Option(help="`least-squares`, `hill` (equation 3), `cma` or `bayes`.")] = "least-squares",
     penalty: Annotated[
-        float, Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
-    ] = 0.0,
+        float | None,
+        Option(
+            "--lambda",
+            metavar="SIGMAS",
+            min=0,
+            help="Equation 3's penalty on reversed orders, in sigmas; left out, section C.1's sweep chooses it.",
+        ),
+    ] = None,
     evaluations: Annotated[
         int, Option(metavar="COUNT", min=1, help="Sets that `hill` or `cma` may try, in all fits together.")
     ] = 40_000,
@@ -185,6 +191,9 @@ def everything(
         out().print(Text(f"no measurement depends on: {', '.join(sorted(alone))}"), soft_wrap=True)
     if found.discrepancy:
         out().print(f"the model's own discrepancy: {found.discrepancy:.1%} a row")
+    for name, multiple in found.multiples.items():
+        how = "chosen by section C.1's sweep" if penalty is None else "as given"
+        out().print(Text(f"{name}: lambda is {multiple:g} sigma, {how}"), soft_wrap=True)
     for name, reached in found.reached.items():
         out().print(Text(f"{name}: stopped by `--evaluations` after {reached}"), soft_wrap=True)
     rest = f" (with what is known in combination moved too, {found.together:.1%})" if together else ""
