@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from windtunnel.calibrate.equation3 import hill_climb
 from windtunnel.calibrate.loop import fit as fitting
 from windtunnel.calibrate.loop.align import align
 from windtunnel.calibrate.loop.drift import Detector
@@ -16,7 +17,8 @@ from windtunnel.calibrate.loop.effects import MOST_KINDS, OWN
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
 from windtunnel.calibrate.loop.watch import Watch
-from windtunnel.calibrate.methods import Problem, Search, evolve, hill_climb
+from windtunnel.calibrate.methods import evolve
+from windtunnel.calibrate.problem import Problem, Search
 from windtunnel.engine import InputError
 from windtunnel.validate.systems import read_systems
 

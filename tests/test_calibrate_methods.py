@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from windtunnel.calibrate.methods import (
-    Alignment,
-    Problem,
-    by_runs,
-    equation_3,
-    fit,
-    identified,
-    least_squares,
-    reversals,
-    sweep,
-)
+from windtunnel.calibrate.equation3 import LAMBDAS, choose, equation_3, hill_climb, reversals, sigma, sweep
+from windtunnel.calibrate.methods import Alignment, by_runs, fit, identified, least_squares
+from windtunnel.calibrate.problem import Problem
 from windtunnel.source import read_source
 
 if TYPE_CHECKING:
@@ -88,9 +80,8 @@ def test_equation_3_by_hand() -> None:
     one = Problem({}, {}, {}, np.array([1.0, 2.0, 5.0]), lambda sets: np.zeros((len(sets), 3)), np.ones(3))
     # Scaled by least 1 and span 4: 0.5, 0.25, 1 against 0, 0.25, 1. The first pair is out of order by 0.25.
     predicted = np.array([3.0, 2.0, 5.0])
-    sigma = float(np.std([0.0, 0.25, 1.0]))
     assert equation_3(one, predicted, 0.0) == pytest.approx(0.25)
-    assert equation_3(one, predicted, 2.0) == pytest.approx(0.25 + 2 * sigma * 0.25)
+    assert equation_3(one, predicted, 2.0) == pytest.approx(0.25 + 2 * 0.25)
     assert reversals(predicted, one.measured) == pytest.approx(1 / 3)
 
 
@@ -99,6 +90,26 @@ def test_the_sweep_of_lambda_judges_on_groups_left_out() -> None:
     found = sweep(problem(), groups)
     assert [one.multiple for one in found] == [0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0]
     assert all(math.isfinite(one.left_out) and one.reversed_ < 0.1 for one in found)
+
+
+def test_lambda_is_the_largest_that_the_error_does_not_notice() -> None:
+    """Section C.1: sigma is that of the residuals without lambda, and the largest multiple of it is taken."""
+    whole = problem()
+    chosen = choose(whole)
+    free = hill_climb(whole, 0.0)
+    own = sigma(whole, free.values)
+    span = float(np.ptp(whole.measured))
+    off = (whole.predict([free.values])[0] - whole.measured) / span
+    assert own == pytest.approx(float(off.std()))
+    assert chosen.multiple in LAMBDAS
+    assert chosen.penalty == pytest.approx(chosen.multiple * own)
+
+    def error(values: Mapping[str, float]) -> float:
+        return float(np.abs(whole.predict([values])[0] / whole.measured - 1).mean())
+
+    assert error(chosen.values) <= 1.02 * error(free.values)
+    assert choose(whole, 0.5).penalty == pytest.approx(0.5 * own)
+    assert choose(whole, 0.0).penalty == 0.0
 
 
 def test_alignment_recovers_its_own_terms_and_extrapolates() -> None:

@@ -20,6 +20,7 @@ from windtunnel.calibrate.loop.drift import Alarm, Detector, groups
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
 from windtunnel.calibrate.loop.readers import Aside, Measured, read_line, reader_of
+from windtunnel.calibrate.loop.seen import bound
 from windtunnel.validate.systems import read_systems
 
 if TYPE_CHECKING:
@@ -75,6 +76,111 @@ def test_a_year_without_drift_has_no_alarm() -> None:
         kind = at % 4
         off = 0.02 * draws.standard_t(6) + (0.5 if draws.random() < 0.002 else 0.0)
         assert detector.hear(str(kind), 0.1 * kind + off, effects(kind)) is None
+
+
+def test_rows_of_a_log_that_are_slow_together_are_no_drift() -> None:
+    """A run that is slow is slow at all its sizes: what rows share is learnt, and is no step of a constant."""
+    draws = np.random.default_rng(21)
+    told, alone = Detector(), Detector()
+    alarms = {"told": 0, "alone": 0}
+    for log in range(3000):
+        together = 0.01 * draws.standard_normal()
+        for kind in range(4):
+            off = 0.1 * kind + together + 0.005 * draws.standard_normal()
+            alarms["told"] += told.hear(str(kind), off, effects(kind), str(log)) is not None
+            alarms["alone"] += alone.hear(str(kind), off, effects(kind)) is not None
+    assert alarms["told"] == 0
+    # As single measurements the same rows are taken for four times the evidence.
+    assert alarms["alone"] > 0
+    assert told.shared("") == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_log_counts_as_one_measurement_with_all_its_rows() -> None:
+    """What moves no single row by more than its noise is seen by the rows of a log together."""
+    draws = np.random.default_rng(22)
+    weak = {"latency": 0.3, "rate": 0.0}, {"latency": 0.0, "rate": 0.3}
+    detector = Detector()
+    for log in range(400):
+        for row in range(20):
+            moved = 0.03 * weak[row % 2]["rate"] if log >= 300 else 0.0
+            # A step moves a row by 0.9%, which has 1% of noise.
+            alarm = detector.hear(str(row), moved + 0.01 * draws.standard_normal(), weak[row % 2], str(log))
+            if alarm is not None:
+                assert 300 <= log <= 305
+                assert alarm.name == "rate"
+                assert alarm.logs <= 6
+                assert alarm.since > alarm.logs
+                return
+    pytest.fail("the step was not found")
+
+
+def test_a_detector_that_is_written_down_in_the_middle_of_a_log_goes_on() -> None:
+    draws = np.random.default_rng(23)
+    rows = []
+    for log in range(200):
+        moved = 0.03 if log >= 150 else 0.0
+        for kind in range(4):
+            off = 0.1 * kind + 0.007 * draws.standard_normal() + moved * EFFECTS["launch"][kind]
+            rows.append((str(kind), off, effects(kind), str(log)))
+    whole, parts = Detector(), Detector()
+    heard: list[list[Alarm | None]] = [[], []]
+    for at, row in enumerate(rows):
+        heard[0].append(whole.hear(*row))
+        heard[1].append(parts.hear(*row))
+        if at % 7 == 0:
+            parts = Detector.of(json.loads(json.dumps(parts.record())))
+    assert heard[0] == heard[1]
+    (alarm,) = [one for one in heard[0] if one is not None]
+    assert alarm.name == "launch"
+    assert whole.record() == parts.record()
+
+
+def test_a_detector_of_an_earlier_version_keeps_its_baselines() -> None:
+    old = {
+        "kinds": {"a": [40.0, 0.1, 0.004]}, "sums": {"rate": [1.0, 0.0, 3, 0]}, "window": [["a", 0.0, 0.01, {}]],
+        "waiting": [["a", 0.1]], "shifts": {"rate": 0.02}, "seen": 50,
+    }  # fmt: skip
+    detector = Detector.of(old)
+    assert (detector.kinds, detector.shifts, detector.seen) == (old["kinds"], old["shifts"], 50)
+    assert detector.hear("a", 0.1, {"rate": 1.0}) is None
+
+
+def test_what_a_detector_keeps_is_bounded() -> None:
+    draws = np.random.default_rng(24)
+    detector = Detector()
+    sizes = []
+    for log in range(600):
+        for kind in range(20):
+            moves = {f"c{at}": 0.5 for at in range(kind % 5, 10)}
+            detector.hear(str(kind), 0.02 * draws.standard_normal(), moves, str(log))
+        if log in {400, 599}:
+            sizes.append(len(json.dumps(detector.record())))
+    assert sizes[1] < 1.05 * sizes[0]
+    assert sizes[1] < 500_000
+
+
+def test_the_bound_is_that_of_the_best_test() -> None:
+    """Neyman and Pearson: the sum over a window of known size, against the quantile of what noise makes of it."""
+    draws = np.random.default_rng(25)
+    moves = np.full(20, 1.2)
+    noise = draws.standard_normal((200_000, 20)) @ moves
+    threshold = np.quantile(noise, 1 - 20 / 36_500)
+    found = np.mean(noise + moves @ moves > threshold)
+    assert bound(float(np.linalg.norm(moves))) == pytest.approx(found, abs=0.01)
+
+
+def test_what_the_measurements_show_is_said(tmp_path: Path, command: Command) -> None:
+    place, store = tmp_path / "in", tmp_path / "calibration"
+    place.mkdir()
+    transfers(place / "flows.csv", 400)
+    watch(store, place)
+    told = json.loads(command("calibrate", "seen", "--json").stdout)
+    shown = {one["names"][0]: one for one in told["constants"]}
+    assert set(shown) == {"rate.leaf", "latency.leaf"}
+    # Noise is 0.5%: a step of 3% in the rate moves the largest of four sizes by six deviations.
+    assert shown["rate.leaf"]["found_within"] > 0.99
+    assert shown["rate.leaf"]["least"] < shown["rate.leaf"]["needs"] < 10
+    assert "rate.leaf  is found after" in command("calibrate", "seen").stdout
 
 
 def test_river_finds_the_same_step() -> None:
@@ -325,7 +431,7 @@ def test_bad_input_of_a_watch_is_refused_or_put_aside(tmp_path: Path, command: C
 def test_the_worked_example_of_the_page(tmp_path: Path, command: Command) -> None:
     """The five commands of docs/calibration.md: what was put into the logs comes out, and a run names the set."""
     said = command("calibrate", "watch", EXAMPLES / "logs", "--system", EXAMPLES / "own-cluster.yaml", "--once").stdout
-    assert "nccl.share_network.2 has moved by -4.7%" in " ".join(said.split())
+    assert "nccl.share_network.2 has moved by -4.8% (± 0.5%), 12 measurements (2 logs) ago" in " ".join(said.split())
     told = command("calibrate", "all").stdout
     assert "nccl.share_network.2  0.684  (-10.1%" in told
     assert "nccl.launch" in told.partition("known only in combination: ")[2].partition("no measurement")[0]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from windtunnel.calibrate.methods import Problem, least_squares, sweep
+from windtunnel.calibrate.equation3 import choose, sweep
+from windtunnel.calibrate.methods import least_squares
 from windtunnel.calibrate.nccl import flat, rows_of, whole
+from windtunnel.calibrate.problem import Problem
 from windtunnel.validate.board import data_folder
 from windtunnel.validate.collectives import Asked, fitted, limits
 from windtunnel.validate.systems import read_systems
@@ -61,6 +63,7 @@ def observe(_: Results) -> dict[str, Any]:
         "sweep": pl.DataFrame([one.__dict__ for one in found]),
         "relative_over_seconds": float(np.median(relative)) / min(one.left_out for one in found),
         "spread": max(near) / min(near),
+        "chosen": choose(problem).multiple,
         "reversed": found[-1].reversed_ / found[0].reversed_,
     }
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windtunnel.calibrate.methods import Problem, by_runs, fit, identified
+from windtunnel.calibrate.methods import by_runs, fit, identified
+from windtunnel.calibrate.problem import Problem
 from windtunnel.engine import InputError
 from windtunnel.source import read_source, read_text
 

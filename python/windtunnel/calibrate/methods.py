@@ -4,20 +4,21 @@ All work on logarithms of positive constants within their bounds, and on a `pred
 once: a closed form, or runs of a scenario through the runner of studies (`by_runs`). What the rows cannot tell is found
 by `profile` and is not fitted (`identified`).
 
-Sources: Arcadia (NSDI'26), section 7.1 (`Alignment`), equation 3 and section 7.2 (`hill_climb`), section C.1 (`sweep`);
+Sources: Arcadia (NSDI'26), section 7.1 (`Alignment`), and its equation 3 (`calibrate.equation3`);
 Hansen 2016 for CMA-ES; Kennedy and O'Hagan 2001 for the discrepancy; Raue et al. 2009 for profile likelihoods.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares as scipy_least_squares
 
+from windtunnel.calibrate.equation3 import choose, equation_3, hill_climb
+from windtunnel.calibrate.problem import Answer, Chosen, Problem, Search
 from windtunnel.engine import InputError
 from windtunnel.source import override_text
 from windtunnel.studies.ask import opened, summaries
@@ -25,7 +26,7 @@ from windtunnel.studies.point import Point
 from windtunnel.studies.rows import metric as figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from windtunnel.studies.store import Store
 
 METHODS = ("least-squares", "hill", "cma", "bayes")
-STEP = 1e-4
 LOOSE = 0.1
 """Residuals beyond this count less than their square (soft l1)."""
 PASSES = 8
@@ -45,134 +45,10 @@ WIDE = math.log(1.1)
 """A constant whose interval reaches further than this factor to either side is not determined by the rows."""
 BELIEF = math.log(2.0)
 """Standard deviation of a constant's logarithm around where it starts: what rows cannot tell stays there."""
-LAMBDAS = (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0)
-"""Multiples of sigma that section C.1 sweeps."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Constants with where they start and their bounds, and what was measured, seconds."""
-
-    start: Mapping[str, float]
-    low: Mapping[str, float]
-    high: Mapping[str, float]
-    measured: np.ndarray
-    predict: Callable[[Sequence[Mapping[str, float]]], np.ndarray]
-    """Seconds by set and row."""
-    noise: np.ndarray
-    """Standard deviation of ln(measured), by row."""
-    rows: np.ndarray | None = None
-    """Rows that are fitted on; all if None."""
-    step: float = STEP
-    """Step of logarithms for slopes: runs tell times to the nanosecond, and want a larger one."""
-
-    @property
-    def names(self) -> list[str]:
-        """The constants."""
-        return list(self.start)
-
-    def kept(self, names: Sequence[str]) -> Problem:
-        """The same with some constants only: the others stay where they start."""
-        fixed = {name: value for name, value in self.start.items() if name not in names}
-
-        def predict(sets: Sequence[Mapping[str, float]]) -> np.ndarray:
-            return self.predict([{**fixed, **one} for one in sets])
-
-        return replace(self, start={name: self.start[name] for name in self.start if name in names}, predict=predict)
-
-    def x(self, values: Mapping[str, float]) -> np.ndarray:
-        """Logarithms."""
-        return np.array([math.log(values[name]) for name in self.names])
-
-    def values(self, x: np.ndarray) -> dict[str, float]:
-        """Constants."""
-        return {name: float(math.exp(value)) for name, value in zip(self.names, x, strict=True)}
-
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logarithms of the bounds."""
-        return self.x(self.low), self.x(self.high)
-
-    def times(self, points: Sequence[np.ndarray]) -> np.ndarray:
-        """Seconds by point and fitted row."""
-        found = self.predict([self.values(point) for point in points])
-        return found if self.rows is None else found[:, self.rows]
-
-    def truth(self) -> np.ndarray:
-        """What was measured of the fitted rows."""
-        return self.measured if self.rows is None else self.measured[self.rows]
-
-    def deviations(self) -> np.ndarray:
-        """The noise of the fitted rows."""
-        return self.noise if self.rows is None else self.noise[self.rows]
-
-    def residuals(self, x: np.ndarray) -> np.ndarray:
-        """ln(predicted/measured)."""
-        found: np.ndarray = np.log(self.times([x])[0] / self.truth())
-        return found
-
-    def jacobian(self, x: np.ndarray) -> np.ndarray:
-        """Of the residuals, by row and constant."""
-        times = np.log(self.times([x, *(x + self.step * unit for unit in np.eye(len(x)))]))
-        found: np.ndarray = ((times[1:] - times[0]) / self.step).T
-        return found
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What was fitted."""
-
-    values: dict[str, float]
-    residuals: np.ndarray
-    """ln(predicted/measured) of the fitted rows."""
-    deviations: dict[str, float]
-    """Standard deviation of each constant's logarithm, where the method knows it."""
-    discrepancy: float = 0.0
-    """Relative error of the model that no constant was made to explain (Bayes)."""
-    reached: str | None = None
-    """Where a search stood when its budget was spent; None where it came to its end."""
-
-
-@dataclass
-class Search:
-    """How many sets a search (`hill`, `cma`) may have predicted, and what it goes on from if it is broken off."""
-
-    evaluations: int | None = None
-    kept: MutableMapping[str, Any] = field(default_factory=dict)
-    """Plain values by the step of the work; a mapping that writes them down makes a fit go on after a kill."""
-
-    def part(self, name: str) -> Search:
-        """The same for one of several fits."""
-        return Search(self.evaluations, _Part(self.kept, name))
-
-    def left(self, spent: int) -> bool:
-        """Whether the budget allows for more."""
-        return self.evaluations is None or spent < self.evaluations
-
-
-class _Part(MutableMapping[str, Any]):
-    """Values of one fit in a mapping that several share."""
-
-    def __init__(self, whole: MutableMapping[str, Any], name: str) -> None:
-        self._whole, self._name = whole, f"{name}: "
-
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401
-        return self._whole[self._name + key]
-
-    def __setitem__(self, key: str, value: object) -> None:
-        self._whole[self._name + key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._whole[self._name + key]
-
-    def __iter__(self) -> Iterator[str]:
-        return (key.removeprefix(self._name) for key in self._whole if key.startswith(self._name))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def fit(problem: Problem, method: str, penalty: float = 0.0, search: Search | None = None) -> Answer:
-    """Fits by one of `METHODS`. `penalty` is equation 3's lambda, in multiples of sigma (`hill`)."""
+    """Fits by one of `METHODS`. `penalty` is equation 3's lambda (`hill`, `cma`), of times scaled to 0..1."""
     if not problem.start:
         return Answer({}, np.log(problem.predict([{}])[0] / problem.measured), {})
     if method == "least-squares":
@@ -224,46 +100,6 @@ def _descend(problem: Problem, x: np.ndarray, first: np.ndarray, noise: np.ndarr
 def _spread(residuals: np.ndarray) -> float:
     """A robust standard deviation (median absolute deviation)."""
     return float(1.4826 * np.median(np.abs(residuals - np.median(residuals)))) if len(residuals) else 0.0
-
-
-def equation_3(problem: Problem, times: np.ndarray, penalty: float) -> float:
-    """Equation 3: squared errors of times scaled to 0..1, and lambda times the reversals of their order.
-
-    `penalty` is lambda over sigma, the standard deviation of the scaled measured times.
-    """
-    truth = problem.truth()
-    least, span = truth.min(), max(float(np.ptp(truth)), 1e-30)
-    a, b = (times - least) / span, (truth - least) / span
-    error = float(((a - b) ** 2).sum())
-    if penalty == 0.0:
-        return error
-    order = np.argsort(b, kind="stable")
-    a, b = a[order], b[order]
-    reversed_ = np.maximum(0.0, a[:, None] - a[None, :])
-    return error + penalty * float(b.std()) * float(reversed_[b[:, None] < b[None, :]].sum())
-
-
-def hill_climb(problem: Problem, penalty: float, search: Search | None = None) -> Answer:
-    """Equation 3 by steepest hill climbing: of all steps of one constant up or down the best; else half the step."""
-    search = search or Search()
-    low, high = problem.bounds()
-    x, step, spent = problem.x(problem.start), 0.3, 1
-    if "hill" in search.kept:
-        values, step, spent = search.kept["hill"]
-        x = np.array(values)
-    best = equation_3(problem, problem.times([x])[0], penalty)
-    while step > 1e-3 and search.left(spent):
-        moves = [np.clip(x + sign * step * unit, low, high) for unit in np.eye(len(x)) for sign in (1.0, -1.0)]
-        losses = [equation_3(problem, times, penalty) for times in problem.times(moves)]
-        spent += len(moves)
-        at = int(np.argmin(losses))
-        if losses[at] < best * (1 - 1e-6):
-            x, best = moves[at], losses[at]
-        else:
-            step /= 2
-        search.kept["hill"] = [x.tolist(), step, spent]
-    reached = f"{spent:,} evaluations, and still moving by steps of {step:.1%}" if step > 1e-3 else None
-    return Answer(problem.values(x), problem.residuals(x), {}, reached=reached)
 
 
 def evolve(problem: Problem, penalty: float, search: Search | None = None) -> Answer:
@@ -410,19 +246,22 @@ def _settled(problem: Problem, x: np.ndarray, held: int | None, noise: np.ndarra
 
 
 def identified(
-    problem: Problem, method: str, penalty: float = 0.0, search: Search | None = None
+    problem: Problem, method: str, multiple: float | None = 0.0, search: Search | None = None
 ) -> tuple[Answer, dict[str, Interval], list[str]]:
     """Fits all constants that the rows depend on, and says by their profiles which the rows determine.
 
     Returns the answer, the intervals of what the rows determine, and the names of what they do not: of these some are
     known in combination with others (they are in the answer, near where they started), the others stay as they were.
+    `multiple` is equation 3's lambda in multiples of sigma, and None the one that section C.1 chooses (`hill`, `cma`).
     """
     jacobian = problem.jacobian(problem.x(problem.start))
     strength = np.sqrt(((jacobian / problem.deviations()[:, None]) ** 2).sum(axis=0))
     names = [n for n, size in zip(problem.names, strength, strict=True) if size * BELIEF > math.sqrt(LIKELY)]
     kept = problem.kept(names)
     search = search or Search()
-    answer = fit(kept, method, penalty, search)
+    chosen = choose(kept, multiple, search.part("lambda")) if method in {"hill", "cma"} else Chosen(0.0, 0.0)
+    begun = replace(kept, start=chosen.values) if method == "hill" and chosen.values else kept
+    answer = replace(fit(begun, method, chosen.penalty, search), chosen=chosen)
     # A climb ends where no step of one constant helps, which is not where the likelihood is greatest.
     best = least_squares(kept) if method == "hill" and names else answer
     intervals = profile(kept, best, search) if names else {}
@@ -433,40 +272,6 @@ def identified(
         if interval.known and own.low <= 1 <= own.high:
             known[name] = own
     return answer, known, [name for name in problem.names if name not in known]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Equation 3 at one lambda: errors of rows fitted on and of the groups left out, and pairs out of order."""
-
-    multiple: float
-    fitted: float
-    left_out: float
-    reversed_: float
-
-
-def sweep(problem: Problem, groups: Sequence[str]) -> list[Sweep]:
-    """Section C.1: lambda in multiples of sigma, each judged on whole groups that it was not fitted on."""
-    found = []
-    labels = np.array(groups)
-    for multiple in LAMBDAS:
-        inside, outside, turned = [], [], []
-        for label in sorted(set(groups)):
-            part = replace(problem, rows=np.flatnonzero(labels != label))
-            values = hill_climb(part, multiple).values
-            times = problem.predict([values])[0]
-            off = np.abs(times / problem.measured - 1)
-            inside.append(float(np.median(off[labels != label])))
-            outside += off[labels == label].tolist()
-            turned.append(reversals(times, problem.measured))
-        found.append(Sweep(multiple, float(np.mean(inside)), float(np.median(outside)), float(np.mean(turned))))
-    return found
-
-
-def reversals(times: np.ndarray, measured: np.ndarray) -> float:
-    """Share of pairs of rows that are predicted in the other order than they were measured."""
-    below = measured[:, None] < measured[None, :]
-    return float((times[:, None] > times[None, :])[below].mean()) if below.any() else 0.0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,8 +140,14 @@ def everything(
     store: StoreOption = STORE,
     method: Annotated[str, Option(help="`least-squares`, `hill` (equation 3), `cma` or `bayes`.")] = "least-squares",
     penalty: Annotated[
-        float, Option("--lambda", min=0, help="Equation 3's penalty on reversed orders, in multiples of sigma.")
-    ] = 0.0,
+        float | None,
+        Option(
+            "--lambda",
+            metavar="SIGMAS",
+            min=0,
+            help="Equation 3's penalty on reversed orders, in sigmas; left out, section C.1's sweep chooses it.",
+        ),
+    ] = None,
     evaluations: Annotated[
         int, Option(metavar="COUNT", min=1, help="Sets that `hill` or `cma` may try, in all fits together.")
     ] = 40_000,
@@ -184,6 +191,9 @@ def everything(
         out().print(Text(f"no measurement depends on: {', '.join(sorted(alone))}"), soft_wrap=True)
     if found.discrepancy:
         out().print(f"the model's own discrepancy: {found.discrepancy:.1%} a row")
+    for name, multiple in found.multiples.items():
+        how = "chosen by section C.1's sweep" if penalty is None else "as given"
+        out().print(Text(f"{name}: lambda is {multiple:g} sigma, {how}"), soft_wrap=True)
     for name, reached in found.reached.items():
         out().print(Text(f"{name}: stopped by `--evaluations` after {reached}"), soft_wrap=True)
     rest = f" (with what is known in combination moved too, {found.together:.1%})" if together else ""
@@ -200,6 +210,57 @@ def everything(
             soft_wrap=True,
         )
     out().print(f"set {found.proposed.id} is proposed; `windtunnel calibrate adopt {found.proposed.id}` takes it")
+    return DONE
+
+
+@app.command()
+def seen(
+    store: StoreOption = STORE,
+    json: Annotated[bool, Option("--json", help="Print JSON and nothing else.")] = False,
+) -> int:
+    """Say which constants' steps of 3% the measurements of a store show, after how many logs, and which they cannot.
+
+    Logs are as they came, with their noise as it was. The bound is the share of steps that any detector finds within 20
+    logs, or 20 single measurements, at one false alarm a year.
+    """
+    from windtunnel.calibrate.loop.drift import Detector
+    from windtunnel.calibrate.loop.ledger import Ledger
+    from windtunnel.calibrate.loop.seen import WITHIN, shown
+    from windtunnel.calibrate.loop.seen import seen as judged
+
+    with Ledger(store, create=False) as ledger:
+        groups = ledger.get("groups", {"told_apart": [], "not_seen": []})
+        detector = Detector.of(ledger.get("detector", {}))
+    found = judged(detector, groups["told_apart"])
+    if json:
+        record = {
+            "logs": detector.logs,
+            "within": WITHIN,
+            "constants": [
+                {
+                    "names": one.name.split(" | "),
+                    "found_within": one.within,
+                    "needs": one.needs if math.isfinite(one.needs) else None,
+                    "least": one.least if math.isfinite(one.least) else None,
+                }
+                for one in found
+            ],
+            "not_seen": groups["not_seen"],
+        }
+        print_json(json_module.dumps(record))
+        return DONE
+    if not found:
+        out().print("nothing was tested yet: a kind is tested once it was measured 16 times and more")
+    for one in found:
+        name = one.name.replace(" | ", " or ")
+        if one.within >= 0.5:
+            said = f"is found after {shown(one.needs)} logs"
+        else:
+            said = f"cannot be seen within {WITHIN}: needs {shown(one.needs)} logs"
+        limit = f"; any detector needs {shown(one.least)}, and finds {one.within:.0%} within {WITHIN}"
+        out().print(Text(f"{name}  {said}{limit}"), soft_wrap=True)
+    if groups["not_seen"]:
+        out().print(Text(f"no measurement depends on: {', '.join(groups['not_seen'])}"), soft_wrap=True)
     return DONE
 
 

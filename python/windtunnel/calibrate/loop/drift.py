@@ -1,62 +1,91 @@
-"""Drift of constants: a CUSUM for each, over residuals that each constant explains in its own way.
+"""Drift of constants: a matched filter for each, over residuals that each constant explains in its own way.
 
 A measurement of kind q has the residual r = ln(measured/predicted), of which a step d in the logarithm of constant k
 makes J[q,k] d. What a kind is off by from the start is the model's own discrepancy: the mean of its first residuals is
-taken off, and is never put into a constant (Kennedy and O'Hagan 2001). Of the rest the log-likelihood ratio of a step
-of `STEP` in k against none is summed, and held at zero or above (Page 1954), once for each direction. Above the
-threshold h something has moved: a CUSUM of log-likelihood ratios takes at least e^h measurements to a false alarm
-(Lorden 1971), so h = ln(2 K N) + 1 keeps K constants and N measurements a year below one.
+taken off, and is never put into a constant (Kennedy and O'Hagan 2001). The rest is divided by the kind's own noise.
+Rows of one log share a part of their noise: what a run is slow by, all its sizes are slow by. That part is a
+correlation, learnt for each band of sizes, and each row is tested by what the rows before it in its log do not tell
+(the innovations of an equicorrelated vector). Of these the log-likelihood ratio of a step of `STEP` in k against none
+is summed, and held at zero or above (Page 1954), once for each direction: all rows of a log count, with their signs.
 
-Which constant it was: the one whose best step explains most of the residuals since the sum last left zero, once it is
-ahead of the next by `SURE` nats, or after `PATIENCE` measurements. Constants whose columns point the same way cannot be
-told apart by these measurements; they are one group and are named together.
+Above the threshold h something has moved. A CUSUM of steps of information m^2/2 a row comes back to h without a change
+after about 2 exp(h + 1.166 m) / m^2 rows (Siegmund 1985, section II.6). Summed over constants and directions that is
+a rate of false alarms, and h is where it comes to less than one in `A_YEAR` logs or single rows.
+
+The baseline is itself a mean of noise. Where it holds the information B on a constant, and the sum since the change the
+information G, the likelihood ratio is the sum over 1 + G/B: what is as little known before as after is no change.
+
+Which constant it was: those whose best step explains the residuals since the change within `SURE` nats of the best. The
+alarm waits up to `PATIENCE` logs or single rows since the change for others that so many will tell apart to fall
+behind, and names those that are left together. Constants whose columns are nearly the same are one group from the
+start.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    EffectsOf = Callable[[str], tuple[str, Mapping[str, float]]]
 
 STEP = 0.03
 A_YEAR = 36_500
-"""Measurements of a year, of which at most one may be a false alarm."""
-SURE = 3.0
-PATIENCE = 60
+"""Logs and single rows of a year, in which at most one alarm may be a false one."""
+SURE = 2.5
+PATIENCE = 18
 CLIP = 3.0
 """A residual counts as at most so many standard deviations: one slow run is no drift."""
 LEAST_BASELINE, MOST_BASELINE = 16, 400
 FLOOR = 1e-3
 """Least noise that is believed, relative."""
 SHRINK = 10.0
-"""A kind's variance is its own and, as so many measurements would, that of all kinds."""
-QUIET = 0.25
+"""A kind's variance is its own and, as so many measurements would, that of all kinds of its band."""
+QUIET = 0.5
 """While the largest sum is below this part of the threshold, measurements go on to teach the baseline."""
 WINDOW = 256
-ALIKE = 0.9
-"""Cosine from which two constants are one group."""
-WEAK = 0.05
+"""Logs or single rows, of which a change is named by those since it; and rows of a log, and rows that wait."""
+ALIKE = 0.97
+"""Cosine from which two constants are one group from the start."""
+WEAK = 0.02
 """A constant that changes no kind by more than this share of its own change is not watched."""
+TELLS = 3.29
+"""Standard deviations between two steps that the best test takes for each other in less than one case of twenty."""
+JUDGED = 400
+"""Kinds, spread over all of them, by which it is judged what can be told apart."""
+LEAST_THRESHOLD = 8.0
+SPARE = 2.0
+"""Nats above what one false alarm a year needs: one is followed by those that take its step back."""
+RATE_OVER = 512
+"""Logs or single rows over which the mean information is taken."""
+TAUGHT = 8
+"""Measurements of a kind after which it tells how rows of a log go together."""
+PAIRS = 200
+"""Pairs of rows that as many uncorrelated ones stand beside, so that few do not tell of a correlation."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """A constant, or a group, that has moved."""
+    """A constant that has moved, or several of which one has."""
 
     name: str
+    """Joined by ` | `, the likeliest first."""
     step: float
-    """By how much, of its logarithm."""
+    """By how much, of the logarithm of the likeliest."""
     deviation: float
     """Standard deviation of `step`."""
     since: int
     """Measurements since the change, about."""
     ahead: float
-    """Nats by which it explains the residuals better than the next."""
+    """Nats by which it explains the residuals better than the best that is not named."""
+    logs: int = 0
+    """Logs and single measurements since the change, about."""
 
 
 def groups(columns: Mapping[str, Sequence[float]]) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -84,103 +113,296 @@ class Detector:
 
     kinds: dict[str, list[float]] = field(default_factory=dict)
     """Of a kind: residuals seen, their mean and their sum of squares around it, while nothing seems to move."""
+    bands: dict[str, list[float]] = field(default_factory=dict)
+    """Of a band of kinds: degrees of freedom and sum of squares of all; pairs of rows of a log and their products."""
     sums: dict[str, list[float]] = field(default_factory=dict)
-    """Of a group: the sum upwards and downwards, and how many measurements ago each left zero."""
-    window: list[list[Any]] = field(default_factory=list)
-    """The latest measurements that were tested: kind, residual less the baseline, standard deviation, effects."""
+    """Of a group: the sum upwards and downwards; how many logs ago each left zero, and the information since."""
+    reference: dict[str, float] = field(default_factory=dict)
+    """Of the strongest constant of a group: the information on it in the baselines, see `known`."""
+    log: dict[str, Any] = field(default_factory=dict)
+    """The log that is being heard: see `_begun`."""
+    window: list[Any] = field(default_factory=list)
+    """Of each of the latest logs: its rows, and by group filtered residual, information, typical step."""
     waiting: list[list[Any]] = field(default_factory=list)
-    """Residuals that came while a sum was up: kind and value."""
+    """Residuals that came while a sum was up: kind, band, value, and the information on each group."""
     shifts: dict[str, float] = field(default_factory=dict)
     """Steps that were raised as alarms and are not in the set yet, by group."""
+    pace: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """Logs and single rows that were tested, and the false alarms' rate in one at a threshold of zero, their mean."""
+    told: dict[str, list[float]] = field(default_factory=dict)
+    """Of a group: the information of the rows that were tested, and the logs before the first of them."""
+    logs: int = 0
+    """Logs and single measurements that were tested."""
+    rows: int = 0
+    """Measurements that were tested."""
     seen: int = 0
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet that is asked for again."""
+        self._effects_of: EffectsOf | None = None
+        self._apart: dict[tuple[str, str], bool] = {}
 
     def record(self) -> dict[str, Any]:
         """As it is written down."""
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def asks(self, effects_of: EffectsOf) -> None:
+        """Tells what to ask for a kind's band and what a step in each group does to it.
+
+        By this the detector knows which constants its measurements will tell apart: for these it waits, where it cannot
+        tell them yet, and for no others.
+        """
+        self._effects_of = effects_of
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Detector:
-        """As it was written down."""
+        """As it was written down. Of an earlier version's only baselines and steps are taken."""
+        if record and "bands" not in record:
+            return cls(kinds=dict(record["kinds"]), shifts=dict(record["shifts"]), seen=int(record["seen"]))
         return cls(**record)
 
-    def noise(self, kind: str) -> float:
+    def forget_sums(self) -> None:
+        """Begins anew to look for what has moved; what is known of the kinds stays."""
+        self.sums, self.window, self.waiting, self.log = {}, [], [], {}
+        self._apart = {}
+
+    def noise(self, kind: str, band: str = "") -> float:
         """Standard deviation of a kind's residuals."""
-        spare = sum(max(0.0, n - 1) for n, _, _ in self.kinds.values())
-        pooled = sum(squares for _, _, squares in self.kinds.values()) / spare if spare else 0.01**2
+        spare, total = self.bands.get(band, [0.0, 0.0])[:2]
+        pooled = total / spare if spare else 0.01**2
         count, _, squares = self.kinds.get(kind, [0.0, 0.0, 0.0])
         own = max(0.0, count - 1)
         return max(FLOOR, math.sqrt((squares + SHRINK * pooled) / (own + SHRINK)))
 
-    def ready(self, kind: str) -> bool:
+    def ready(self, kind: str, band: str = "") -> bool:
         """Whether a kind's baseline is known so well that its error is no step."""
         count = self.kinds.get(kind, [0.0])[0]
-        needed = (8 * self.noise(kind) / STEP) ** 2
+        needed = (8 * self.noise(kind, band) / STEP) ** 2
         return count >= min(MOST_BASELINE, max(LEAST_BASELINE, math.ceil(needed)))
 
+    def shared(self, band: str) -> float:
+        """How far rows of one log go together: the correlation of their noise."""
+        _, _, pairs, products = self.bands.get(band, [0.0] * 4)
+        return min(0.95, max(0.0, products / (pairs + PAIRS)))
+
+    def threshold(self) -> float:
+        """The sum in nats at which false alarms are fewer than one in `A_YEAR`, with some to spare."""
+        return max(LEAST_THRESHOLD, math.log(2 * A_YEAR * max(self.pace[1], 1e-9)) + SPARE)
+
     def hear(
-        self, kind: str, residual: float, effects: Mapping[str, float], alarms_at: float | None = None
+        self, kind: str, residual: float, effects: Mapping[str, float], log: str | None = None, band: str = ""
     ) -> Alarm | None:
         """Takes a measurement: ln(measured/predicted), and what a step in each group does to its kind.
 
-        Returns an alarm where a group has moved; its step is taken off what comes after.
+        `log` is a name that all rows of one log have, which come one behind the other; none where each is a run of its
+        own. `band` is what kinds of about the same noise have, and rows of one log that are slow together. Returns an
+        alarm where a group has moved; its step is taken off what comes after.
         """
         self.seen += 1
-        off = residual - sum(step * effects.get(name, 0.0) for name, step in self.shifts.items())
-        if not self.ready(kind):
-            self._learn(kind, off)
-            return None
-        deviation, mean = self.noise(kind), self.kinds[kind][1]
+        off = float(residual) - sum(step * effects.get(name, 0.0) for name, step in self.shifts.items())
+        if log is None or self.log.get("name") != log or not self.log:
+            self._ended()
+            self.log = _begun(log)
+        if self.log["band"] != band:
+            self._together()
+            self.log.update(band=band, count=0, residual=0.0, effects={}, tells=[])
+        count, mean, _ = self.kinds.get(kind, [0.0, 0.0, 0.0])
+        deviation = self.noise(kind, band) * math.sqrt(1 + 1 / max(1.0, count))
         plain = off - mean
-        self.window = [*self.window[1 - WINDOW :], [kind, plain, deviation, dict(effects)]]
-        off = float(np.clip(plain, -CLIP * deviation, CLIP * deviation))
-        worst = 0.0
-        for name, effect in effects.items():
-            sums = self.sums.setdefault(name, [0.0, 0.0, 0, 0])
-            move = effect * STEP / deviation
-            for at, sign in ((0, 1.0), (1, -1.0)):
-                value = sums[at] + sign * move * off / deviation - move**2 / 2
-                sums[at] = max(0.0, value)
-                sums[2 + at] = 0 if value <= 0 else sums[2 + at] + 1
-                worst = max(worst, sums[at])
-        threshold = math.log(2 * max(1, len(self.sums)) * A_YEAR) + 1 if alarms_at is None else alarms_at
+        scaled = max(-CLIP, min(CLIP, plain / deviation))
+        if count >= TAUGHT:
+            _kept(self.log["tells"], scaled)
+        if not self.ready(kind, band):
+            self._learn(kind, band, off, _information(effects, deviation))
+            return None
+        worst = self._tested(scaled, deviation, effects)
+        _kept(self.log["rows"], [plain, deviation, dict(effects)])
+        threshold = self.threshold()
         # What comes while a sum is up waits: it teaches the baseline if the sum falls again, else it is of the change.
-        self.waiting.append([kind, plain + mean])
         if worst < QUIET * threshold:
-            for each in self.waiting:
-                self._learn(*each)
-            self.waiting = []
-        self.waiting = self.waiting[-WINDOW:]
+            self._learn(kind, band, off, _information(effects, deviation))
+        else:
+            _kept(self.waiting, [kind, band, off, _information(effects, deviation)])
         return self._named(worst) if worst > threshold else None
 
-    def _learn(self, kind: str, off: float) -> None:
+    def _tested(self, scaled: float, deviation: float, effects: Mapping[str, float]) -> float:
+        """Adds a row to the sums by what those before it in its log do not tell of it; the largest of its sums."""
+        log = self.log
+        before, shared = log["count"], self.shared(log["band"])
+        gain = shared / (1 + (before - 1) * shared) if before else 0.0
+        left = math.sqrt(1 - gain * shared * before)
+        new = (scaled - gain * log["residual"]) / left
+        told = log["effects"]
+        names: Iterable[str] = effects if not gain else {**told, **effects}
+        rate = worst = 0.0
+        for name in names:
+            # A step is expected to do no more than a residual counts.
+            own = max(-CLIP, min(CLIP, effects.get(name, 0.0) * STEP / deviation))
+            move = (own - gain * told.get(name, 0.0)) / left
+            told[name] = told.get(name, 0.0) + own
+            half = move * move / 2
+            rate += half * math.exp(-1.166 * abs(move))
+            sums = self.sums.get(name) or self.sums.setdefault(name, [0.0, 0.0, 0, 0, 0.0, 0.0])
+            for at, gained in ((0, move * new - half), (1, -move * new - half)):
+                value = sums[at] + gained
+                if value > 0:
+                    sums[at], sums[4 + at] = value, sums[4 + at] + 2 * half
+                    worst = max(worst, value / (1 + sums[4 + at] / self.known(name)))
+                elif sums[at]:
+                    sums[at], sums[2 + at], sums[4 + at] = 0.0, 0, 0.0
+            scores = log["scores"].setdefault(name, [0.0, 0.0])
+            scores[0] += move * new
+            scores[1] += 2 * half
+        log.update(heard=log["heard"] + 1, count=before + 1, residual=log["residual"] + scaled, rate=log["rate"] + rate)
+        return worst
+
+    def _sum(self, name: str, at: int) -> float:
+        """A sum in nats, less what the baseline itself may be off by."""
+        sums = self.sums[name]
+        return sums[at] / (1 + sums[4 + at] / self.known(name))
+
+    def known(self, name: str) -> float:
+        """Information on a group in the baselines, in squared standard deviations that `STEP` makes."""
+        return self.reference.get(strongest(name), 0.0) + 1e-9
+
+    def _ended(self) -> None:
+        """Counts a log that is over."""
+        if not self.log:
+            return
+        self._together()
+        if not self.log["rows"]:
+            return
+        self.window = [*self.window[1 - WINDOW :], self._summary()]
+        logs, rate = self.pace
+        logs = min(logs + 1, RATE_OVER)
+        self.pace = [logs, rate + (self.log["rate"] - rate) / logs]
+        for name, (_, information) in self.log["scores"].items():
+            self.told.setdefault(name, [0.0, self.logs])[0] += information
+        self.logs += 1
+        self.rows += self.log["heard"]
+        for sums in self.sums.values():
+            for at in (0, 1):
+                sums[2 + at] += sums[at] > 0
+        if self.waiting:
+            limit = QUIET * self.threshold()
+            up = {strongest(name) for name in self.sums if max(self._sum(name, at) for at in (0, 1)) >= limit}
+            waited, self.waiting = self.waiting, []
+            for each in waited:
+                if up.isdisjoint(each[3]):
+                    self._learn(*each)
+                else:
+                    self.waiting.append(each)
+
+    def _summary(self) -> list[Any]:
+        """Of the open log its rows, and by group filtered residual, information and typical step."""
+        rows = self.log["rows"]
+        return [
+            len(rows),
+            {
+                name: [*scores, _typical([(r / e[name], (e[name] / s) ** 2) for r, s, e in rows if e.get(name)])]
+                for name, scores in self.log["scores"].items()
+                if scores[1] > 0
+            },
+        ]
+
+    def _together(self) -> None:
+        """Takes how far the rows of a band of the open log went together."""
+        tells = self.log["tells"]
+        if len(tells) < 2 or self.waiting:
+            return
+        known = self.bands.setdefault(self.log["band"], [0.0] * 4)
+        known[2] += len(tells) * (len(tells) - 1) / 2
+        known[3] += (sum(tells) ** 2 - sum(x * x for x in tells)) / 2
+
+    def _learn(self, kind: str, band: str, off: float, information: Mapping[str, float]) -> None:
         """Takes a residual into its kind's baseline (Welford 1962)."""
+        for name, gained in information.items():
+            self.reference[name] = self.reference.get(name, 0.0) + gained
         count, mean, squares = self.kinds.get(kind, [0.0, 0.0, 0.0])
         before = off - mean
         mean += before / (count + 1)
-        self.kinds[kind] = [count + 1, mean, squares + before * (off - mean)]
+        around = before * (off - mean)
+        self.kinds[kind] = [count + 1, mean, squares + around]
+        known = self.bands.setdefault(band, [0.0] * 4)
+        known[0] += count > 0
+        known[1] += around
+
+    def apart(self, first: str, second: str) -> bool:
+        """Whether `PATIENCE` logs, as they come, tell a step in one group from a step in another.
+
+        The best test takes the two for each other in less than one case of twenty.
+        """
+        if self._effects_of is None:
+            return True
+        if (first, second) not in self._apart:
+            own = other = both = total = 0.0
+            for kind in [*self.kinds][:: -(-len(self.kinds) // JUDGED)]:
+                band, effects = self._effects_of(kind)
+                count = self.kinds[kind][0]
+                a, b = (STEP * effects.get(name, 0.0) / self.noise(kind, band) for name in (first, second))
+                own, other, both, total = (
+                    own + count * a * a,
+                    other + count * b * b,
+                    both + count * a * b,
+                    total + count,
+                )
+            # Whichever of the two it was, and by how far.
+            left = max(own, other) * (1 - both * both / (own * other)) if own and other else max(own, other)
+            rows = PATIENCE * self.rows / max(1, self.logs)
+            self._apart[first, second] = rows * left / total >= TELLS**2
+        return self._apart[first, second]
 
     def _named(self, worst: float) -> Alarm | None:
-        since = max(int(sums[2 + at]) for sums in self.sums.values() for at in (0, 1) if sums[at] >= worst)
-        latest = self.window[-max(1, since) :]
-        scores = []
-        for name in self.sums:
-            information = sum((e.get(name, 0.0) / s) ** 2 for _, _, s, e in latest)
-            if information > 0:
-                step = sum(e.get(name, 0.0) * _clipped(r, s) / s**2 for _, r, s, e in latest) / information
-                scores.append((step**2 * information / 2, name, step, information**-0.5))
-        scores.sort(reverse=True)
-        best, name, step, deviation = scores[0]
-        ahead = best - scores[1][0] if len(scores) > 1 else best
-        if ahead < SURE and since < PATIENCE:
+        up = [(name, at) for name in self.sums for at in (0, 1) if self._sum(name, at) >= worst]
+        logs = 1 + int(max(self.sums[name][2 + at] for name, at in up))
+        # Newest first; a change is between two logs, and each constant has the one that explains most.
+        latest = [self._summary(), *reversed(self.window)][:logs]
+        names = [name for name in self.sums if any(name in scores for _, scores in latest)]
+        parts = np.array([[scores.get(name, [0.0] * 3) for name in names] for _, scores in latest])
+        residual, information = parts[:, :, 0].cumsum(axis=0), parts[:, :, 1].cumsum(axis=0)
+        off = 1 + information / np.array([self.known(name) for name in names])
+        explained = residual**2 / np.maximum(information, 1e-9) / off / 2
+        scores = explained.max(axis=0)
+        order = np.argsort(-scores, kind="stable")
+        best = order[0]
+        named = [names[i] for i in order if scores[i] >= scores[best] - SURE]
+        since = int(explained[:, best].argmax()) + 1
+        if since < PATIENCE and any(self.apart(named[0], one) for one in named[1:]):
             return None
-        step = _typical([(r / e[name], (e[name] / s) ** 2) for _, r, s, e in latest if e.get(name)])
+        others = scores[order[len(named) :]]
+        step = _typical([(part[2], part[1]) for part in parts[:since, best].tolist()])
+        name = names[best]
         self.shifts[name] = self.shifts.get(name, 0.0) + step
-        self.sums, self.window, self.waiting = {}, [], []
-        return Alarm(name, step, deviation, since, ahead)
+        self.forget_sums()
+        rows = sum(rows for rows, _ in latest[:since])
+        deviation = STEP * float(information[since - 1, best]) ** -0.5
+        ahead = float(scores[best] - (others[0] if len(others) else 0.0))
+        return Alarm(" | ".join(named), step, deviation, rows, ahead, since)
 
 
-def _clipped(residual: float, deviation: float) -> float:
-    return max(-CLIP * deviation, min(CLIP * deviation, residual))
+@lru_cache(maxsize=4096)
+def strongest(group: str) -> str:
+    """The constant whose column stands for a group."""
+    return group.partition(" | ")[0]
+
+
+def _kept(values: list[Any], new: object) -> None:
+    """Adds a value to the latest ones."""
+    values.append(new)
+    del values[:-WINDOW]
+
+
+def _begun(name: str | None) -> dict[str, Any]:
+    """A log of which nothing was heard: what its band's rows come to so far, and what all its rows do."""
+    return {
+        "name": name, "band": None, "count": 0, "residual": 0.0, "effects": {}, "tells": [],
+        "rows": [], "scores": {}, "rate": 0.0, "heard": 0,
+    }  # fmt: skip
+
+
+def _information(effects: Mapping[str, float], deviation: float) -> dict[str, float]:
+    """Of a row on each group, by the name of its strongest constant."""
+    return {strongest(name): min(CLIP, abs(e) * STEP / deviation) ** 2 for name, e in effects.items()}
 
 
 def _typical(pairs: Sequence[tuple[float, float]]) -> float:

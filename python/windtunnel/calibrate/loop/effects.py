@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.calibrate.loop.drift import groups
+from windtunnel.calibrate.loop.drift import groups, strongest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,18 @@ def class_of(kind: Sequence[Any]) -> str:
     return "collective" if kind[0] == "collective" else f"{kind[0]} {kind[1]}"
 
 
+SMALL, LARGE = 1 << 16, 1 << 20
+"""Bytes: sizes below are bound by latencies, sizes above by rates; their noise differs."""
+
+
+def band_of(kind: Sequence[Any]) -> str:
+    """What has about the same noise, and is slow together in one run: a class's small, middle or large sizes."""
+    if kind[0] not in SIZE_AT:
+        return class_of(kind)
+    size = kind[SIZE_AT[kind[0]]]
+    return f"{class_of(kind)} {'small' if size < SMALL else 'middle' if size < LARGE else 'large'}"
+
+
 def _octave(kind: Sequence[Any]) -> str:
     at = SIZE_AT.get(kind[0])
     return json.dumps([value.bit_length() if i == at else value for i, value in enumerate(kind)])
@@ -45,6 +57,7 @@ class Effects:
         self._classes: dict[str, dict[str, None]] = {}
         self._judged: dict[str, _Judged] = {}
         self._set = ""
+        self._current: Set | None = None
         for key in detector.kinds:
             kind = json.loads(key)
             self._octaves.setdefault(_octave(kind), []).append(key)
@@ -79,6 +92,7 @@ class Effects:
 
         It is what a step in the group's strongest constant does.
         """
+        self._current = current
         if self._set != current.id:
             self._set, self._judged = current.id, {}
         name = class_of(kind)
@@ -90,8 +104,17 @@ class Effects:
         if judged is None or len(kinds) > judged.kinds * AGAIN or not own.keys() <= judged.constants:
             judged = self._judged[name] = self._judge(sorted(kinds), current)
             self._say()
-        found = {group: own.get(group.partition(" | ")[0], 0.0) for group in judged.told_apart}
+        found = {group: own.get(strongest(group), 0.0) for group in judged.told_apart}
         return {group: effect for group, effect in found.items() if effect}
+
+    def known(self, key: str) -> tuple[str, dict[str, float]]:
+        """The band of a kind that stands for others, and what a step in each group does to it."""
+        kind = json.loads(key)
+        judged = self._judged.get(class_of(kind))
+        if judged is None or self._current is None:
+            return band_of(kind), {}
+        own = self._models.effects(kind, self._current.constants, self._current.id)
+        return band_of(kind), {group: own.get(strongest(group), 0.0) for group in judged.told_apart}
 
     def _judge(self, kinds: list[str], current: Set) -> _Judged:
         spread = kinds[:: -(-len(kinds) // JUDGED)]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windtunnel.calibrate.loop.drift import Detector
 from windtunnel.calibrate.loop.models import NCCL
+from windtunnel.calibrate.loop.seen import seen, shown
 from windtunnel.calibrate.nccl import whole
 from windtunnel.report.canvas import figure, svg
 from windtunnel.report.html import Raw, page, section, table
@@ -78,6 +80,14 @@ def _day(at: float) -> Any:  # noqa: ANN401 - matplotlib takes dates, and its ty
     return dt.datetime.fromtimestamp(at, tz=dt.UTC)
 
 
+def _seen(ledger: Ledger, groups: list[str]) -> list[tuple[str, str, str, str]]:
+    """Rows of a table: what the measurements so far show of each group."""
+    return [
+        (one.name, "known together" if " | " in one.name else "told apart", shown(one.needs), shown(one.least))
+        for one in seen(Detector.of(ledger.get("detector", {})), groups)
+    ]
+
+
 def write_page(ledger: Ledger) -> Path:
     """Writes `index.html`: predicted over measured by measurement, alarms, sets, and what was put aside."""
     count = int(ledger.one("select count(*) from measurements"))
@@ -111,7 +121,7 @@ def write_page(ledger: Ledger) -> Path:
         "select source, min(line), reason, count(*) from aside group by source, reason order by count(*) desc limit 100"
     ).fetchall()
     groups = ledger.get("groups", {"told_apart": [], "not_seen": []})
-    shown = [
+    sections = [
         Raw("<header><h1>Calibration</h1><p>Predictions against what comes in.</p></header>"),
         section("Predicted over measured", "Red: a constant was found to have moved.", svg(fig, "error over time")),
         section(
@@ -133,11 +143,12 @@ def write_page(ledger: Ledger) -> Path:
         ),
         section(
             "What the measurements tell",
-            "",
+            "Logs, and single measurements, as they came: nine steps in ten are found by then.",
             table(
-                ("constants", "are"),
-                [(name, "told apart" if " | " not in name else "known together") for name in groups["told_apart"]]
-                + [(name, "not seen by any measurement") for name in groups["not_seen"]],
+                ("constants", "are", "logs until a step of 3% is found", "at least, by whatever detector"),
+                _seen(ledger, groups["told_apart"])
+                + [(name, "not seen by any measurement", "", "") for name in groups["not_seen"]],
+                numbers=(2, 3),
             ),
         ),
         section(
@@ -151,9 +162,9 @@ def write_page(ledger: Ledger) -> Path:
         ),
     ]
     if aside:
-        shown.append(
+        sections.append(
             section("Put aside", "", table(("source", "first line", "because", "lines"), aside, numbers=(1, 3)))
         )
     path = ledger.folder / "index.html"
-    write_beside(path, page("Windtunnel: calibration", *shown).encode())
+    write_beside(path, page("Windtunnel: calibration", *sections).encode())
     return path

@@ -19,8 +19,9 @@ import numpy as np
 import windtunnel
 from windtunnel.calibrate.loop.effects import class_of
 from windtunnel.calibrate.loop.models import NCCL
-from windtunnel.calibrate.methods import Interval, Problem, Search, fit, identified
+from windtunnel.calibrate.methods import Interval, fit, identified
 from windtunnel.calibrate.nccl import OVER
+from windtunnel.calibrate.problem import Problem, Search
 from windtunnel.engine import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Fitted:
     discrepancy: float = 0.0
     reached: dict[str, str] = field(default_factory=dict)
     """Where a search stood when its budget was spent, by class."""
+    multiples: dict[str, float] = field(default_factory=dict)
+    """Equation 3's lambda by class, in multiples of sigma, where the method has one."""
     before: float = math.nan
     after: float = math.nan
     """Median error of all kinds by the set before, and by the proposed one."""
@@ -132,9 +135,12 @@ class _Steps(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def calibrate(ledger: Ledger, models: Models, method: str, penalty: float, evaluations: int = EVALUATIONS) -> Fitted:
+def calibrate(
+    ledger: Ledger, models: Models, method: str, multiple: float | None, evaluations: int = EVALUATIONS
+) -> Fitted:
     """Fits by `method` what the measurements determine, and proposes the set; nothing is adopted.
 
+    `multiple` is equation 3's lambda in multiples of sigma; None for the one that section C.1 chooses of each class.
     A constant that is known only in combination keeps its value in the proposed set: no figure of it was measured.
     """
     current = ledger.current()
@@ -145,9 +151,9 @@ def calibrate(ledger: Ledger, models: Models, method: str, penalty: float, evalu
     found = Fitted(current)
     rows: list[tuple[np.ndarray, ...]] = []
     for name, (problem, kinds) in problems.items():
-        of = (method, penalty, evaluations, current.id, kinds, problem.measured.tolist())
+        of = (method, multiple, evaluations, current.id, kinds, problem.measured.tolist())
         search = Search(max(1, evaluations // fits), _Steps(ledger, *of))
-        rows.append(_class(found, name, problem, groups[name], method, penalty, search))
+        rows.append(_class(found, name, problem, groups[name], method, multiple, search))
     first, last, fitted = (np.concatenate(part) for part in zip(*rows, strict=True))
     found.before, found.after, found.together = (float(np.median(part)) for part in (first, last, fitted))
     found.unknown += [name for name in current.constants if name not in {*found.intervals, *found.unknown}]
@@ -166,10 +172,20 @@ def calibrate(ledger: Ledger, models: Models, method: str, penalty: float, evalu
 
 
 def _class(
-    found: Fitted, name: str, problem: Problem, labels: Sequence[str], method: str, penalty: float, search: Search
+    found: Fitted,
+    name: str,
+    problem: Problem,
+    labels: Sequence[str],
+    method: str,
+    multiple: float | None,
+    search: Search,
 ) -> tuple[np.ndarray, ...]:
     """Fits a class into `found`. Errors of its rows: before, by what is determined, and by all that was fitted."""
-    answer, intervals, unknown = identified(problem, method, penalty, search.part("all"))
+    answer, intervals, unknown = identified(problem, method, multiple, search.part("all"))
+    penalty = 0.0
+    if answer.chosen is not None and method in {"hill", "cma"}:
+        penalty = answer.chosen.penalty
+        found.multiples[name] = answer.chosen.multiple
     found.values |= answer.values
     found.intervals |= intervals
     found.unknown += unknown

@@ -49,7 +49,8 @@ def taken(ledger: Ledger, models: Models, name: str, action: str) -> Set:
                 learnt[1] += sum(s * steps.get(g.partition(" | ")[0], 0.0) for g, s in detector.shifts.items())
                 (old,), (new,) = (models.seconds([kind], one.constants, one.id) for one in (before, found))
                 learnt[1] += float(np.log(old / new))
-        detector.shifts, detector.sums, detector.window, detector.waiting = {}, {}, [], []
+        detector.shifts = {}
+        detector.forget_sums()
         ledger.put("detector", detector.record())
         rows, median, p95 = error_of(ledger, models, found, RECENT)
         if rows:

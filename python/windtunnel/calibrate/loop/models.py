@@ -102,12 +102,16 @@ class Models:
         if key not in self._effects:
             if len(self._effects) > MOST_KEPT:
                 self._effects.clear()
-            of = [name for name in values if self.concerns(kind, name)]
-            sets = [dict(values), *({**values, name: values[name] * (1 + NUDGE)} for name in of)]
-            times = np.array([row[0] for row in self.times([kind], sets)])
-            changed = np.log(times[1:] / times[0]) / np.log1p(NUDGE)
+            of, (changed,) = self.derivatives([kind], values)
             self._effects[key] = {name: float(c) for name, c in zip(of, changed, strict=True) if abs(c) > 1e-6}
         return self._effects[key]
+
+    def derivatives(self, kinds: Sequence[Sequence[Any]], values: Mapping[str, float]) -> tuple[list[str], np.ndarray]:
+        """Constants, and d ln(seconds) / d ln(constant) by kind and constant, of kinds that share their constants."""
+        of = [name for name in values if self.concerns(kinds[0], name)]
+        sets = [dict(values), *({**values, name: values[name] * (1 + NUDGE)} for name in of)]
+        times = np.array(self.times(kinds, sets))
+        return of, (np.log(times[1:] / times[0]) / np.log1p(NUDGE)).T
 
     @staticmethod
     def concerns(kind: Sequence[Any], name: str) -> bool:

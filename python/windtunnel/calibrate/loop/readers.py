@@ -35,6 +35,8 @@ class Measured:
     """What makes it one of its kind (a sequence number), so that it counts once wherever it is written."""
     gpus: tuple[str, ...] = ()
     """Names of the GPUs that it was measured on, where they are said."""
+    log: str | None = None
+    """What rows of one run have in common within a file: a table of nccl-tests. None where each is a run of its own."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def _nccl(text: str, state: dict[str, Any], path: PurePath) -> list[Measured | A
     if text.lstrip().startswith("#"):
         if UNITS.search(text):
             state["units"] = "us" if "(us)" in text else "other"
+            state["table"] = state.get("table", 0) + 1
         return []
     cells = text.split()
     if len(cells) < 3 or not ROW.match(text.lstrip()):
@@ -122,9 +125,8 @@ def _nccl(text: str, state: dict[str, Any], path: PurePath) -> list[Measured | A
     size, hosts = int(cells[0]), len(state["hosts"])
     if size == 0 or hosts * min(counts) == 1:
         return []
-    return [
-        Measured(("collective", operation, size, hosts, min(counts)), seconds or 0.0, gpus=tuple(state.get("gpus", [])))
-    ]
+    kind = ("collective", operation, size, hosts, min(counts))
+    return [Measured(kind, seconds or 0.0, gpus=tuple(state.get("gpus", [])), log=str(state.get("table", 0)))]
 
 
 def _unusable(

@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.calibrate.loop.content import TAIL, Content, digest, lines_of, packed
 from windtunnel.calibrate.loop.drift import Detector
-from windtunnel.calibrate.loop.effects import MOST_KINDS, Effects
+from windtunnel.calibrate.loop.effects import MOST_KINDS, Effects, band_of
 from windtunnel.calibrate.loop.fetch import ERRORS, is_url, part, whole
 from windtunnel.calibrate.loop.judged import error_of
 from windtunnel.calibrate.loop.readers import WHOLE, Aside, Measured, read_line, reader_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windtunnel.calibrate.loop.content import Line
+    from windtunnel.calibrate.loop.drift import Alarm
     from windtunnel.calibrate.loop.ledger import Ledger, Set
     from windtunnel.calibrate.loop.models import Models
     from windtunnel.calibrate.loop.sources import Source
@@ -295,6 +296,7 @@ class Watch:
             detector = Detector.of(self.ledger.get("detector", {}))
             if self._effects is None:
                 self._effects = Effects(self.ledger, self.models, detector)
+            detector.asks(self._effects.known)
             again = False
             for raw, _ in taken:
                 number += 1
@@ -394,7 +396,9 @@ class Watch:
         heard.measurements += 1
         assert self._effects is not None  # noqa: S101 - a chunk begins by making it
         key = self._effects.standing(kind)
-        alarm = detector.hear(key, float(np.log(found.seconds / predicted)), self._effects.of(kind, key, current))
+        log = None if found.log is None else f"{source}:{found.log}"
+        effects = self._effects.of(kind, key, current)
+        alarm = detector.hear(key, float(np.log(found.seconds / predicted)), effects, log, band_of(kind))
         if self._effects.dropped(key, detector) is not None:
             self._forgotten(said)
         if alarm is None:
@@ -407,9 +411,9 @@ class Watch:
         )
         before, after = (error_of(self.ledger, self.models, one, alarm.since) for one in (current, proposed))
         said.append(
-            f"{alarm.name} has moved by {np.expm1(alarm.step):+.1%} (± {alarm.deviation:.1%}), {alarm.since} "
-            f"measurements ago: set {proposed.id} is proposed, median error since then {before[1]:.1%}, with "
-            f"it {after[1]:.1%}; `windtunnel calibrate adopt {proposed.id}` takes it"
+            f"{told(alarm)} {np.expm1(alarm.step):+.1%} (± {alarm.deviation:.1%}), {ago(alarm)} ago: "
+            f"set {proposed.id} is proposed, median error since then {before[1]:.1%}, with it {after[1]:.1%}; "
+            f"`windtunnel calibrate adopt {proposed.id}` takes it"
         )
 
     def _forgotten(self, said: list[str]) -> None:
@@ -455,6 +459,19 @@ class Watch:
     def _aside(self, source: str, line: int, reason: str, heard: Heard) -> None:
         self.ledger.db.execute("insert into aside values (?, ?, ?)", (source, line, _plain(reason, LONG)))
         heard.aside += 1
+
+
+def told(alarm: Alarm) -> str:
+    """Which constant has moved, or which of several it may be."""
+    first, *others = alarm.name.split(" | ")
+    if not others:
+        return f"{first} has moved by"
+    return f"{first} (or {', '.join(others)}, which nothing since then tells from it) has moved by"
+
+
+def ago(alarm: Alarm) -> str:
+    """How many measurements ago, and how many logs, where they are not the same."""
+    return f"{alarm.since} measurements" + (f" ({alarm.logs} logs)" if alarm.logs != alarm.since else "")
 
 
 def _text(raw: bytes | None) -> str:
