@@ -106,3 +106,43 @@ def test_the_command_ranks_by_dollars(command: Command, tmp_path: Path) -> None:
     assert "llama3-8b on 4, 8 GPUs" in shown
     refused = command("explore", path, "--gpus", "4,9", check=2)
     assert "--gpus: expected from 1 to the 8 GPUs of the topology, found 9" in refused.stderr
+
+
+def test_the_section_names_numbers_of_gpus_and_an_objective(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    few = "tp: [4], cp: [1], zero: [1], micro_batch: [1], recompute: [none], schedule: [1f1b], prove: 0"
+    path.write_text(f"{SCENARIO}explore: {{{few}, gpus: [4, 8], objective: dollars}}\n", encoding="utf-8")
+    store = ["--store", str(tmp_path / "runs"), "--json"]
+    told = json.loads(command("explore", path, *store).stdout)
+    assert (told["objective"], told["gpus"]) == ("dollars", 4)
+    assert {row["layout"]["gpus"] for row in told["rows"]} == {4, 8}
+    # Options go before them.
+    other = json.loads(command("explore", path, *store, "--gpus", "8", "--objective", "time").stdout)
+    assert (other["objective"], {row["layout"]["gpus"] for row in other["rows"]}) == ("time", {8})
+    path.write_text(f"{SCENARIO}explore: {{{few}}}\n", encoding="utf-8")
+    options = json.loads(command("explore", path, *store, "--gpus", "4,8", "--objective", "dollars").stdout)
+    assert options == told
+    # One number is a number, too.
+    path.write_text(f"{SCENARIO}explore: {{{few}, gpus: 4, objective: energy}}\n", encoding="utf-8")
+    one = json.loads(command("explore", path, *store).stdout)
+    assert {row["layout"]["gpus"] for row in one["rows"]} == {4}
+    assert one["objective"] == "energy"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("gpus: 0", "small.yaml: explore.gpus: expected whole numbers from 1, found 0"),
+        ("gpus: many", "small.yaml: explore.gpus: expected whole numbers from 1, found many"),
+        ("gpus: []", "small.yaml: explore.gpus: expected at least one number of GPUs, found an empty list"),
+        ("gpus: [4, 9]", "explore.gpus: expected from 1 to the 8 GPUs of the topology, found 9"),
+        ("objective: watts", "unknown value `watts`, expected one of `time`, `memory`, `energy`, `dollars`"),
+        ("objective: dollars", "small.yaml: explore.objective: dollars: no sheet says what the machine costs"),
+    ],
+)
+def test_a_wrong_number_or_objective_is_refused(command: Command, tmp_path: Path, said: str, message: str) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(f"{SCENARIO.replace('H100-SXM', 'a100-40')}explore: {{{said}}}\n", encoding="utf-8")
+    refused = command("explore", path, "--store", str(tmp_path / "runs"), check=2)
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr

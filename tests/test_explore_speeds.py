@@ -95,7 +95,7 @@ def test_the_cost_model_follows_runs_on_gpus_of_two_speeds(it: Candidate) -> Non
 def test_layers_go_by_the_speeds_of_stages() -> None:
     of = job()
     best, answer = search(of, SPACE, Settings()).rows[0]
-    # Pipelines over the buildings: the old one has the last of three stages, at less than half the layers of the others.
+    # Pipelines over the buildings: the old one has the last of three stages, at less than half of the layers.
     assert (best.pp, best.order) == (3, "pp-out")
     by_rank = [sum(best.layers[rank :: best.pp]) for rank in range(best.pp)]
     if best.schedule == "zbv":
@@ -147,7 +147,8 @@ def test_the_command_tells_of_it(command: Command, tmp_path: Path) -> None:
     assert best["held_s"] == 0
     assert best["estimated_s"] == pytest.approx(best["flow_s"], rel=0.03)
     assert "layers_per_stage" in saved.read_text(encoding="utf-8")
-    other = command("explore", path, *few, "--pp", "1", "--prove", "0", "--zero", "3", "--recompute", "full", COLUMNS="")
+    beside = ["--pp", "1", "--prove", "0", "--zero", "3", "--recompute", "full"]
+    other = command("explore", path, *few, *beside, COLUMNS="")
     assert "of an iteration on average, for others of its stage are slower" in " ".join(other.stdout.split())
 
 

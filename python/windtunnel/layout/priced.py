@@ -99,7 +99,9 @@ class Estimates:
 
         A choice names `parallelism`, `training`, `micro_batch`, `global_batch` and `layers_per_stage` of the job; what
         it leaves out stays as the scenario has it. With `balanced: true` it leaves the layers of stages to the speeds
-        of their GPUs, embedding and head counted, and the answer says which they are. A depth of `apart` lets exchanges inside passes meet nothing on
+        of their GPUs, embedding and head counted, and the answer says which they are.
+
+        A depth of `apart` lets exchanges inside passes meet nothing on
         their links, which is sooner, and off by up to 20% where tensor parallelism spans hosts. `line` is sooner still:
         where exchanges beside passes would be followed (ZeRO 3 above all) the answer is a bound from below, and marked
         `least`. With `fitting` what needs more than a GPU (or `budget_bytes` of it) has its memory told and no time,

@@ -56,12 +56,27 @@ impl<'de> Deserialize<'de> for Numbers {
                 u64::try_from(number).map_err(none).and_then(|number| self.visit_u64(number))
             }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Numbers, A::Error> {
-                Deserialize::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Numbers::Many)
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Numbers, A::Error> {
+                let mut found = Vec::new();
+                while let Some(Counted(number)) = list.next_element()? {
+                    found.push(number);
+                }
+                Ok(Numbers::Many(found))
             }
         }
 
         deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// A number of a list.
+struct Counted(NonZeroU64);
+
+impl<'de> Deserialize<'de> for Counted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        let none = || de::Error::invalid_value(Unexpected::Unsigned(number), &"a whole number from 1");
+        NonZeroU64::new(number).map(Self).ok_or_else(none)
     }
 }
 

@@ -166,7 +166,7 @@ impl Laid {
     }
 
     /// When each bucket of parameters that a step gathers once has come, by rank and in the order of their use.
-    fn gathered(&self, course: &Course) -> Vec<Vec<f64>> {
+    pub(super) fn gathered(&self, course: &Course) -> Vec<Vec<f64>> {
         let asked: Vec<Vec<Leaving>> = (0..course.ranks())
             .map(|rank| {
                 let chunks = course.entered(rank).iter();
@@ -188,45 +188,42 @@ impl Laid {
         asked.iter().map(queued).collect()
     }
 
-    /// Writes its prices into `lane` of `sheet`.
-    pub(super) fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize) {
+    /// Writes what `rank` takes into `lane` of `sheet`, whose parameters come as `gathered` says ([`Self::gathered`]).
+    pub(super) fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize, rank: u32, gathered: &[f64]) {
         let split = self.layout.schedule.name.splits_backward();
         let gathering = exchanges(&self.layout).0;
-        let gathered = self.gathered(course);
-        for rank in 0..course.ranks() {
-            let mut ends = gathered[rank as usize].iter();
-            for &chunk in course.entered(rank) {
-                let found = &self.prices[self.stage(rank, chunk)];
-                let mut bound = 0.0f64;
-                for (bucket, end) in found.gathers.iter().zip(&mut ends) {
-                    bound = bound.max(end + bucket.after);
-                }
-                let other = if course.chunks() > 1 { 1 - chunk.min(1) } else { chunk };
-                let paired = if self.layout.schedule.name.overlaps() {
-                    pair(&self.layout, found, &self.prices[self.stage(rank, other)], &*self.tariffs)
-                } else {
-                    0.0
-                };
-                let gathered = if self.walk == Walk::Least { found.passes } else { found.gathered };
-                let [forward, backward, input, weight] = gathered;
-                let mut passes = found.passes;
-                if gathering == Gathering::EachPass {
-                    passes[3] = weight;
-                }
-                let times = Times {
-                    passes,
-                    hosts: found.hosts,
-                    gathered: [forward, backward, input],
-                    pair: paired,
-                    bound,
-                    reduced: found.reduced[usize::from(split)],
-                    reduce: found.reduce,
-                };
-                sheet.stage(lane, rank, chunk, &times);
+        let mut ends = gathered.iter();
+        for &chunk in course.entered(rank) {
+            let found = &self.prices[self.stage(rank, chunk)];
+            let mut bound = 0.0f64;
+            for (bucket, end) in found.gathers.iter().zip(&mut ends) {
+                bound = bound.max(end + bucket.after);
             }
-            let [up, down] = self.tariffs.sides(rank, self.prices[0].send);
-            sheet.sides(lane, rank, up, down);
+            let other = if course.chunks() > 1 { 1 - chunk.min(1) } else { chunk };
+            let paired = if self.layout.schedule.name.overlaps() {
+                pair(&self.layout, found, &self.prices[self.stage(rank, other)], &*self.tariffs)
+            } else {
+                0.0
+            };
+            let gathered = if self.walk == Walk::Least { found.passes } else { found.gathered };
+            let [forward, backward, input, weight] = gathered;
+            let mut passes = found.passes;
+            if gathering == Gathering::EachPass {
+                passes[3] = weight;
+            }
+            let times = Times {
+                passes,
+                hosts: found.hosts,
+                gathered: [forward, backward, input],
+                pair: paired,
+                bound,
+                reduced: found.reduced[usize::from(split)],
+                reduce: found.reduce,
+            };
+            sheet.stage(lane, rank, chunk, &times);
         }
+        let [up, down] = self.tariffs.sides(rank, self.prices[0].send);
+        sheet.sides(lane, rank, up, down);
     }
 
     pub(super) fn answer(&self, course: &Course, ends: &[Ends], answer: &mut Answer) {

@@ -249,8 +249,14 @@ impl Estimator {
             let course = Rc::clone(&self.courses[&key]);
             for together in members.chunks(LANES) {
                 let mut sheet = Sheet::new(&course);
-                for (lane, &(at, _)) in together.iter().enumerate() {
-                    laid[at].as_ref().expect("it has a course").write(&course, &mut sheet, lane);
+                let laid_at = |at: usize| laid[at].as_ref().expect("it has a course");
+                let gathered: Vec<_> =
+                    together.iter().map(|&(at, _)| laid_at(at).gathered(&course)).collect();
+                // Rank by rank: a row of the sheet has all lanes, and stays at hand until it is full.
+                for rank in 0..course.ranks() {
+                    for (lane, (&(at, _), gathered)) in together.iter().zip(&gathered).enumerate() {
+                        laid_at(at).write(&course, &mut sheet, lane, rank, &gathered[rank as usize]);
+                    }
                 }
                 for (&(at, part), mut found) in together.iter().zip(course.run(&sheet, together.len())) {
                     let laid = laid[at].as_ref().expect("it has a course");
