@@ -78,9 +78,10 @@ def test_events_of_the_nccl_profiler_plugin_run_at_every_fidelity(
     job = windtunnel.run(scenario).summary["jobs"][0]
     # What lies between operations on each rank: 1.79 ms a step, 2.6 ms between the steps, 1.6 ms before the broadcast.
     gaps = 2 * 1.79e-3 + 2.6e-3 + 1.6e-3
-    # Two steps move, at 100 Gbps: halves of 2 MiB and 16 MiB, an all-reduce of 8 MiB over two ranks, 4 MiB to a rank.
+    # Two steps move: halves of 2 MiB and 16 MiB, an all-reduce of 8 MiB over two ranks, 4 MiB to a rank; NCCL
+    # reaches less than the 100 Gbps with such sizes.
     moved = 2 * (1 + 8 + 8 + 4) * (1 << 20) * 8 / 100e9
-    assert gaps + moved < job["iteration_time_s"]["mean"] < gaps + 1.2 * moved
+    assert gaps + moved < job["iteration_time_s"]["mean"] < gaps + 1.5 * moved
 
 
 def test_a_recording_of_any_length_is_read_in_parts_or_refused_at_once(command: Command, tmp_path: Path) -> None:

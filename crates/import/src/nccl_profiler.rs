@@ -266,7 +266,7 @@ impl Reading {
             }
             Category::Call => {
                 at.root = Arguments::parse(event.args).number(|own| own.root);
-                (Treatment::Mapped, "around an operation: says its root")
+                (Treatment::Mapped, "around an operation: says its root, if it has one")
             }
             Category::Kernel => {
                 let said = Arguments::parse(event.args);
