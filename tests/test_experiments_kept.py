@@ -102,8 +102,10 @@ def test_a_figure_that_was_never_drawn_is(folder: Folder) -> None:
     assert folder.asked() == 2
 
 
-@pytest.mark.parametrize("what", ["code", "claims", "goal", "measured", "a new table", "fresh", "damaged", "cut"])
-def test_what_has_changed_is_worked_out_again(folder: Folder, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["code", "claims", "goal", "measured", "a new table", "seeds", "fresh", "damaged", "cut"]
+)
+def test_what_has_changed_is_worked_out_again(folder: Folder, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, _, _ = folder.run()
     kept = folder.root / "runs" / "observed" / "replay.json"
     if what == "code":
@@ -116,6 +118,8 @@ def test_what_has_changed_is_worked_out_again(folder: Folder, what: str) -> None
         (folder.root / "measured" / "times.csv").write_text("time\n12\n")
     elif what == "a new table":
         (folder.root / "measured" / "more.csv").write_text("time\n")
+    elif what == "seeds":
+        monkeypatch.setenv("WINDTUNNEL_SEEDS", "3")
     elif what == "damaged":
         kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tables": {"table": "AAAA"}}))
     elif what == "cut":

@@ -2,9 +2,10 @@
 
 Life cycle: `Observed` is written as `observed/NAME.json` of the store when an experiment has been concluded, and taken
 when it is concluded again and everything that it was worked out from is as it was: the engine's build, this package,
-the data sheets, the experiment's own folder, the runs that its file asks for, the files that runs asked for by
-`observe` read, and the folders of measured tables that it looked for. Files of this project count as changed when their
-size or time of writing differs, files that a run read when their contents differ.
+the data sheets, the variables `WINDTUNNEL_…` of the environment, the experiment's own folder, the runs that its file
+asks for, the files that runs asked for by `observe` read, and the folders of measured tables that it looked for. Files
+of this project count as changed when their size or time of writing differs, files that a run read when their contents
+differ.
 
 Invariants: what cannot be written as JSON, or is no table, is left out, and such an entry is only used where no claim
 asks for what is missing. The file is whole or absent.
@@ -19,6 +20,7 @@ import hashlib
 import io
 import json
 import math
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +120,8 @@ def _key(experiment: Experiment, points: Sequence[Point]) -> str:
     home = experiment.folder.resolve().parent.parent
     folders = [PACKAGE, experiment.folder.resolve()]
     folders += [home / part for part in ("data", "examples")] if home != SHIPPED else []
-    parts = [str(VERSION), engine_build(), *map(stamp, folders), *map(recipe, points)]
+    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("WINDTUNNEL_"))
+    parts = [str(VERSION), engine_build(), *settings, *map(stamp, folders), *map(recipe, points)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
