@@ -182,7 +182,7 @@ def observe(_: Results) -> dict[str, Any]:
         "findable_few": logs[KINDS]["of their steps"],
         "names": logs[NIGHTLY]["named"],
         "names_few": logs[KINDS]["named"],
-        "worst_year": float(max(plans["in the worst year"])),
+        "a_year": float(max(plans["false alarms a year"])),
         "steps": pl.DataFrame(watched, infer_schema_length=None),
         "days": pl.DataFrame({"day": range(DAYS), "watched_%": with_, "not_watched_%": without}),
         "found": len(found) / len(real),

@@ -60,7 +60,7 @@ TELLS = 3.29
 JUDGED = 400
 """Kinds, spread over all of them, by which it is judged what can be told apart."""
 LEAST_THRESHOLD = 8.0
-SPARE = 2.0
+SPARE = 2.5
 """Nats above what one false alarm a year needs: one is followed by those that take its step back."""
 RATE_OVER = 512
 """Logs or single rows over which the mean information is taken."""
@@ -127,6 +127,8 @@ class Detector:
     """Residuals that came while a sum was up: kind, band, value, and the information on each group."""
     shifts: dict[str, float] = field(default_factory=dict)
     """Steps that were raised as alarms and are not in the set yet, by group."""
+    last: str = ""
+    """The constant of the alarm before, since which `window` goes."""
     pace: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """Logs and single rows that were tested, and the false alarms' rate in one at a threshold of zero, their mean."""
     told: dict[str, list[float]] = field(default_factory=dict)
@@ -356,7 +358,8 @@ class Detector:
         up = [(name, at) for name in self.sums for at in (0, 1) if self._sum(name, at) >= worst]
         logs = 1 + int(max(self.sums[name][2 + at] for name, at in up))
         # Newest first; a change is between two logs, and each constant has the one that explains most.
-        latest = [self._summary(), *reversed(self.window)][:logs]
+        whole = [self._summary(), *reversed(self.window)]
+        latest = whole[:logs]
         names = [name for name in self.sums if any(name in scores for _, scores in latest)]
         parts = np.array([[scores.get(name, [0.0] * 3) for name in names] for _, scores in latest])
         residual, information = parts[:, :, 0].cumsum(axis=0), parts[:, :, 1].cumsum(axis=0)
@@ -370,12 +373,20 @@ class Detector:
         if since < PATIENCE and any(self.apart(named[0], one) for one in named[1:]):
             return None
         others = scores[order[len(named) :]]
-        step = _typical([(part[2], part[1]) for part in parts[:since, best].tolist()])
         name = names[best]
+        if strongest(name) == self.last and len(whole) < WINDOW:
+            # What was left of the step before has been there since: a part of it that stands out says too much.
+            rest = [scores.get(name, [0.0] * 3) for _, scores in whole]
+            left, all_ = (sum(part[at] for part in rest) for at in (0, 1))
+            if left**2 / all_ / (1 + all_ / self.known(name)) / 2 >= scores[best] - SURE:
+                latest, since = whole, len(whole)
+        used = [scores.get(name, [0.0] * 3) for _, scores in latest[:since]]
+        step = _typical([(part[2], part[1]) for part in used])
+        self.last = strongest(name)
         self.shifts[name] = self.shifts.get(name, 0.0) + step
         self.forget_sums()
         rows = sum(rows for rows, _ in latest[:since])
-        deviation = STEP * float(information[since - 1, best]) ** -0.5
+        deviation = STEP * float(sum(part[1] for part in used)) ** -0.5
         ahead = float(scores[best] - (others[0] if len(others) else 0.0))
         return Alarm(" | ".join(named), step, deviation, rows, ahead, since)
 
