@@ -91,7 +91,8 @@ class Plan:
 
     def moves(self) -> np.ndarray:
         """By how many standard deviations a step moves each row, by constant."""
-        return STEP * self.effects / self.noise[:, None]
+        moves: np.ndarray = STEP * self.effects / self.noise[:, None]
+        return moves
 
     def within(self, *, rows: bool) -> np.ndarray:
         """The bound of each constant: over draws of the measurements of a window."""
