@@ -135,6 +135,35 @@ def test_a_detector_that_is_written_down_in_the_middle_of_a_log_goes_on() -> Non
     assert whole.record() == parts.record()
 
 
+def test_what_cannot_be_named_yet_is_told_and_named_when_it_can() -> None:
+    """Two constants that the first rows do not tell apart, and later ones do."""
+    draws = np.random.default_rng(26)
+    both = {"a": 0.8, "b": 0.8}
+    alone = {"a": 0.8, "b": 0.0}
+    detector = Detector()
+    detector.asks(lambda kind: ("", both if kind == "both" else alone))
+    for _ in range(100):
+        assert detector.hear("both", 0.007 * draws.standard_normal(), both) is None
+        assert detector.hear("alone", 0.007 * draws.standard_normal(), alone) is None
+    heard = 0
+    while not detector.suspects:
+        assert detector.hear("both", 0.024 + 0.007 * draws.standard_normal(), both) is None
+        heard += 1
+        assert heard <= 10
+    assert set(detector.suspects) == {"a", "b"}
+    detector = Detector.of(json.loads(json.dumps(detector.record())))
+    detector.asks(lambda kind: ("", both if kind == "both" else alone))
+    for _ in range(20):
+        # The constant that these depend on has not moved.
+        alarm = detector.hear("alone", 0.007 * draws.standard_normal(), alone)
+        alarm = alarm or detector.hear("both", 0.024 + 0.007 * draws.standard_normal(), both)
+        if alarm is not None:
+            break
+    assert alarm is not None
+    assert alarm.name == "b"
+    assert detector.suspects == []
+
+
 def test_a_detector_of_an_earlier_version_keeps_its_baselines() -> None:
     old = {
         "kinds": {"a": [40.0, 0.1, 0.004]}, "sums": {"rate": [1.0, 0.0, 3, 0]}, "window": [["a", 0.0, 0.01, {}]],

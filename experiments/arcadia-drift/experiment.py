@@ -33,8 +33,11 @@ FINDABLE = 0.9
 KINDS, NIGHTLY = "three operations, 0.7% of noise", "seven operations, noise as measured"
 WHY = {
     "all": "the best possible detector, which is told what moves, how far and when, finds this share: see the bound in "
-    "the table. Most of the 43 constants move no row, or few, or all by less than noise; 13 move none at all here"
+    "the table. Most of the 43 constants move no row, or few, or all by less than noise; 13 move none at all here",
+    "findable": "the best possible detector needs 3.3 standard deviations for half of the steps, one that does not "
+    "know what moves, how far or when 5.3 at the same false alarms: what has less than 7 within 20 logs is found later",
 }
+WHY["findable_few"] = WHY["findable"]
 
 
 def _noise(size: int) -> float:
@@ -182,7 +185,7 @@ def observe(_: Results) -> dict[str, Any]:
         "findable_few": logs[KINDS]["of their steps"],
         "names": logs[NIGHTLY]["named"],
         "names_few": logs[KINDS]["named"],
-        "worst_year": float(max(plans["in the worst year"])),
+        "a_year": float(max(plans["false alarms a year"])),
         "steps": pl.DataFrame(watched, infer_schema_length=None),
         "days": pl.DataFrame({"day": range(DAYS), "watched_%": with_, "not_watched_%": without}),
         "found": len(found) / len(real),

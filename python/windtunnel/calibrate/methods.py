@@ -259,9 +259,14 @@ def identified(
     names = [n for n, size in zip(problem.names, strength, strict=True) if size * BELIEF > math.sqrt(LIKELY)]
     kept = problem.kept(names)
     search = search or Search()
-    chosen = choose(kept, multiple, search.part("lambda")) if method in {"hill", "cma"} else Chosen(0.0, 0.0)
-    begun = replace(kept, start=chosen.values) if method == "hill" and chosen.values else kept
-    answer = replace(fit(begun, method, chosen.penalty, search), chosen=chosen)
+    chosen, begun, rest = Chosen(0.0, 0.0), kept, search
+    if method in {"hill", "cma"} and multiple != 0.0:
+        # Lambda takes half of what may be tried, and a climb goes on from where that of its lambda has ended.
+        half = None if search.evaluations is None else max(1, search.evaluations // 2)
+        rest = replace(search, evaluations=half)
+        chosen = choose(kept, multiple, replace(search.part("lambda"), evaluations=half))
+        begun = replace(kept, start=chosen.values) if method == "hill" and chosen.values else kept
+    answer = replace(fit(begun, method, chosen.penalty, rest), chosen=chosen)
     # A climb ends where no step of one constant helps, which is not where the likelihood is greatest.
     best = least_squares(kept) if method == "hill" and names else answer
     intervals = profile(kept, best, search) if names else {}

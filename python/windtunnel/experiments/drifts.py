@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windtunnel.calibrate.loop.drift import STEP, TELLS, Detector, groups, strongest
+from windtunnel.calibrate.loop.drift import PATIENCE, STEP, TELLS, Detector, groups, strongest
 from windtunnel.calibrate.loop.effects import band_of
 from windtunnel.calibrate.loop.models import NCCL, Models
 from windtunnel.calibrate.loop.seen import WITHIN, bound
@@ -45,7 +45,7 @@ class Found:
     within: float
     """The bound: the probability that any detector finds it within `WITHIN`."""
     after: int | None
-    """Measurements until the alarm; none where there was none within `WITHIN`."""
+    """Measurements until it was found, be it without a name yet; none where that took more than `WITHIN`."""
     named: bool
     """Whether it was named, and beside it only what the best test cannot tell from it by `WITHIN` measurements."""
     among: bool
@@ -91,7 +91,8 @@ class Plan:
 
     def moves(self) -> np.ndarray:
         """By how many standard deviations a step moves each row, by constant."""
-        return STEP * self.effects / self.noise[:, None]
+        moves: np.ndarray = STEP * self.effects / self.noise[:, None]
+        return moves
 
     def within(self, *, rows: bool) -> np.ndarray:
         """The bound of each constant: over draws of the measurements of a window."""
@@ -138,10 +139,15 @@ class Plan:
         return found
 
     def false_alarms(self, seed: int, count: int, *, rows: bool, shared: float = 0.0) -> int:
-        """Alarms of a detector that begins with nothing, in `count` measurements after the baselines are learnt."""
+        """False finds of a detector that begins with nothing, named or not, in `count` measurements."""
         stream = self.stream(np.random.default_rng(seed), rows=rows, shared=shared)
         detector = stream.learnt(16)
-        return sum(stream.tell(detector) is not None for _ in range(count))
+        found = 0
+        for _ in range(count):
+            suspected = bool(detector.suspects)
+            alarm = stream.tell(detector)
+            found += not suspected and (alarm is not None or bool(detector.suspects))
+        return found
 
 
 class _Stream:
@@ -180,10 +186,13 @@ class _Stream:
         return detector
 
     def until(self, detector: Detector, constant: int, step: float) -> tuple[int | None, Alarm | None]:
-        """Measurements until a step in a constant raises an alarm, and the alarm; none within `WITHIN`."""
+        """Measurements until a step is found, none if it is not within `WITHIN`; and the alarm that names it."""
         moved = step * self._plan.effects[:, constant]
-        for count in range(1, WITHIN + 1):
+        noticed = None
+        for count in range(1, WITHIN + 2 * PATIENCE + 1):
             alarm = self.tell(detector, moved)
-            if alarm is not None:
-                return count, alarm
-        return None, None
+            if noticed is None and (alarm is not None or detector.suspects):
+                noticed = count
+            if alarm is not None or (noticed is None and count >= WITHIN):
+                return noticed, alarm
+        return noticed, None

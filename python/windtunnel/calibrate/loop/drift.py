@@ -15,10 +15,10 @@ a rate of false alarms, and h is where it comes to less than one in `A_YEAR` log
 The baseline is itself a mean of noise. Where it holds the information B on a constant, and the sum since the change the
 information G, the likelihood ratio is the sum over 1 + G/B: what is as little known before as after is no change.
 
-Which constant it was: those whose best step explains the residuals since the change within `SURE` nats of the best. The
-alarm waits up to `PATIENCE` logs or single rows since the change for others that so many will tell apart to fall
-behind, and names those that are left together. Constants whose columns are nearly the same are one group from the
-start.
+Which constant it was (`suspects` until it is known): those whose best step explains the residuals since the change
+within `SURE` nats of the best. The alarm waits up to `PATIENCE` logs or single rows since the change for others that
+so many will tell apart to fall behind, and names those that are left together. Constants whose columns are nearly the
+same are one group from the start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STEP = 0.03
 A_YEAR = 36_500
 """Logs and single rows of a year, in which at most one alarm may be a false one."""
 SURE = 2.5
-PATIENCE = 18
+PATIENCE = 20
 CLIP = 3.0
 """A residual counts as at most so many standard deviations: one slow run is no drift."""
 LEAST_BASELINE, MOST_BASELINE = 16, 400
@@ -60,7 +60,7 @@ TELLS = 3.29
 JUDGED = 400
 """Kinds, spread over all of them, by which it is judged what can be told apart."""
 LEAST_THRESHOLD = 8.0
-SPARE = 2.0
+SPARE = 2.5
 """Nats above what one false alarm a year needs: one is followed by those that take its step back."""
 RATE_OVER = 512
 """Logs or single rows over which the mean information is taken."""
@@ -127,6 +127,12 @@ class Detector:
     """Residuals that came while a sum was up: kind, band, value, and the information on each group."""
     shifts: dict[str, float] = field(default_factory=dict)
     """Steps that were raised as alarms and are not in the set yet, by group."""
+    suspects: list[str] = field(default_factory=list)
+    """Groups of which one has moved, while more logs are waited for to tell which."""
+    noticed: int = 0
+    """`logs` when that was found."""
+    last: str = ""
+    """The constant of the alarm before, since which `window` goes."""
     pace: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """Logs and single rows that were tested, and the false alarms' rate in one at a threshold of zero, their mean."""
     told: dict[str, list[float]] = field(default_factory=dict)
@@ -164,7 +170,7 @@ class Detector:
     def forget_sums(self) -> None:
         """Begins anew to look for what has moved; what is known of the kinds stays."""
         self.sums, self.window, self.waiting, self.log = {}, [], [], {}
-        self._apart = {}
+        self.suspects, self._apart = [], {}
 
     def noise(self, kind: str, band: str = "") -> float:
         """Standard deviation of a kind's residuals."""
@@ -279,6 +285,9 @@ class Detector:
         for name, (_, information) in self.log["scores"].items():
             self.told.setdefault(name, [0.0, self.logs])[0] += information
         self.logs += 1
+        if self.suspects and self.logs - self.noticed > 2 * PATIENCE:
+            # It never came to a name: the sum has fallen again.
+            self.suspects = []
         self.rows += self.log["heard"]
         for sums in self.sums.values():
             for at in (0, 1):
@@ -356,7 +365,8 @@ class Detector:
         up = [(name, at) for name in self.sums for at in (0, 1) if self._sum(name, at) >= worst]
         logs = 1 + int(max(self.sums[name][2 + at] for name, at in up))
         # Newest first; a change is between two logs, and each constant has the one that explains most.
-        latest = [self._summary(), *reversed(self.window)][:logs]
+        whole = [self._summary(), *reversed(self.window)]
+        latest = whole[:logs]
         names = [name for name in self.sums if any(name in scores for _, scores in latest)]
         parts = np.array([[scores.get(name, [0.0] * 3) for name in names] for _, scores in latest])
         residual, information = parts[:, :, 0].cumsum(axis=0), parts[:, :, 1].cumsum(axis=0)
@@ -368,14 +378,24 @@ class Detector:
         named = [names[i] for i in order if scores[i] >= scores[best] - SURE]
         since = int(explained[:, best].argmax()) + 1
         if since < PATIENCE and any(self.apart(named[0], one) for one in named[1:]):
+            if not self.suspects:
+                self.suspects, self.noticed = named, self.logs
             return None
         others = scores[order[len(named) :]]
-        step = _typical([(part[2], part[1]) for part in parts[:since, best].tolist()])
         name = names[best]
+        if strongest(name) == self.last and len(whole) < WINDOW:
+            # What was left of the step before has been there since: a part of it that stands out says too much.
+            rest = [scores.get(name, [0.0] * 3) for _, scores in whole]
+            left, all_ = (sum(part[at] for part in rest) for at in (0, 1))
+            if left**2 / all_ / (1 + all_ / self.known(name)) / 2 >= scores[best] - SURE:
+                latest, since = whole, len(whole)
+        used = [scores.get(name, [0.0] * 3) for _, scores in latest[:since]]
+        step = _typical([(part[2], part[1]) for part in used])
+        self.last = strongest(name)
         self.shifts[name] = self.shifts.get(name, 0.0) + step
         self.forget_sums()
         rows = sum(rows for rows, _ in latest[:since])
-        deviation = STEP * float(information[since - 1, best]) ** -0.5
+        deviation = STEP * float(sum(part[1] for part in used)) ** -0.5
         ahead = float(scores[best] - (others[0] if len(others) else 0.0))
         return Alarm(" | ".join(named), step, deviation, rows, ahead, since)
 

@@ -398,10 +398,16 @@ class Watch:
         key = self._effects.standing(kind)
         log = None if found.log is None else f"{source}:{found.log}"
         effects = self._effects.of(kind, key, current)
+        suspected = bool(detector.suspects)
         alarm = detector.hear(key, float(np.log(found.seconds / predicted)), effects, log, band_of(kind))
         if self._effects.dropped(key, detector) is not None:
             self._forgotten(said)
         if alarm is None:
+            if detector.suspects and not suspected:
+                said.append(
+                    f"one of {', '.join(detector.suspects)} has moved: which it is, and by how much, is said when more "
+                    "measurements tell them apart"
+                )
             return
         heard.alarms += 1
         proposed = self._propose(current, detector)
