@@ -93,7 +93,7 @@ pub struct StagePrice {
     /// What goes to the next stage for each micro-batch.
     pub send: Bytes,
     compiled: [Pass; 4],
-    /// Speed of its GPUs relative to their sheet; 0 where nothing is priced.
+    /// Speed of its hosts relative to their sheets; 0 where nothing is priced.
     speed: f64,
     /// Of each pass: what happens, each as long after what comes before it as the first says.
     pub(super) points: [Vec<(f64, Point)>; 4],
@@ -109,8 +109,11 @@ impl StagePrice {
         for kind in 0..4 {
             let once = mem::take(&mut self.points[kind]);
             let (mut points, asked) = followed(layout, work, &self.compiled[kind], tolls);
-            for (after, _) in &mut points {
+            for (after, point) in &mut points {
                 *after /= self.speed;
+                if let Point::Launch { span, .. } = point {
+                    *span /= self.speed;
+                }
             }
             if layout.zero < 3 {
                 points = merged(points, &once);
@@ -124,39 +127,6 @@ impl StagePrice {
     pub fn paced(&self, kind: usize) -> f64 {
         self.hosts[kind].map_or(0.0, |host| host.launches).max(self.passes[kind])
     }
-
-    /// On GPUs that run at `speed` of what their sheet says: what is computed takes longer, and what waits for it comes later.
-    pub fn slow(&mut self, speed: f64) {
-        if speed == 1.0 || speed <= 0.0 {
-            return;
-        }
-        self.speed = speed;
-        let more = |computes: f64| computes / speed - computes;
-        for kind in 0..4 {
-            let added = more(self.computes[kind]);
-            let longer = if self.passes[kind] > 0.0 { 1.0 + added / self.passes[kind] } else { 1.0 };
-            for (after, _) in &mut self.points[kind] {
-                *after *= longer;
-            }
-            self.passes[kind] += added;
-            if let Some(host) = &mut self.hosts[kind] {
-                host.gated *= longer;
-            }
-            // Gathers have as much more time beside it.
-            self.gathered[kind] = self.passes[kind].max(self.gathered[kind]);
-            self.computes[kind] += added;
-        }
-        let whole = self.passes[0];
-        let scale = if whole > 0.0 { whole / (whole - more(self.computes[0] * speed)) } else { 1.0 };
-        for bucket in &mut self.gathers {
-            bucket.after *= scale;
-        }
-        self.reduced[0] += more(self.computes[1] * speed);
-        self.reduced[1] += more(self.computes[3] * speed);
-        for leaving in self.leaving.iter_mut().flatten() {
-            leaving.at /= speed;
-        }
-    }
 }
 
 /// Which passes a schedule runs.
@@ -168,7 +138,7 @@ pub struct Runs {
     pub split: bool,
 }
 
-/// Prices `work` of stage number `stage` in `layout`.
+/// Prices `work` of stage number `stage` in `layout`, on hosts that compute and launch at `speed` of what their sheets say.
 ///
 /// # Errors
 /// [`GenerateError`] where the lists do not fit.
@@ -177,6 +147,7 @@ pub fn price(
     stage: u32,
     work: &ChunkWork,
     runs: Runs,
+    speed: f64,
     tolls: &dyn Tolls,
 ) -> Result<StagePrice, GenerateError> {
     let active = |dimension| is_active(layout, dimension);
@@ -189,23 +160,23 @@ pub fn price(
         ("backward_input", &work.backward_input, apart, runs.split),
         ("backward_weight", &work.backward_weight, apart, runs.split),
     ];
-    let mut found = StagePrice { send: work.send_bytes, speed: 1.0, ..StagePrice::default() };
+    let mut found = StagePrice { send: work.send_bytes, speed, ..StagePrice::default() };
     for (kind, (pass, pieces, scale, runs)) in lists.into_iter().enumerate() {
         if !runs {
             continue;
         }
         let compiled = compiler.compile(pieces, pass, scale)?;
         let completes = kind == 1 || kind == 3;
-        let mut walk = Walk::new(layout, work, tolls).from(0.0, f64::NEG_INFINITY);
+        let mut walk = Walk::new(layout, work, speed, tolls).from(0.0, f64::NEG_INFINITY);
         let end = walk.pass(&compiled);
         found.passes[kind] = end;
         if compiled.steps.iter().any(|step| matches!(step, Step::Launch { .. })) {
             let gated = walk.shared.host;
-            let mut late = Walk::new(layout, work, tolls).from(f64::NEG_INFINITY, 0.0);
+            let mut late = Walk::new(layout, work, speed, tolls).from(f64::NEG_INFINITY, 0.0);
             let behind = late.pass(&compiled);
             found.hosts[kind] = Some(Hosted { behind, launches: late.shared.host, gated });
         }
-        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64);
+        found.computes[kind] = compiled.progress.last().map_or(0.0, |span| span.ps() as f64) / speed;
         if kind == 0 && (layout.zero == 1 || layout.zero == 2) {
             found.gathers = buckets(layout, work, &walk.entered, end, tolls);
         }
@@ -225,7 +196,7 @@ pub fn price(
     found.gathered = found.passes;
     if layout.zero == 3 {
         let kinds: &[usize] = if runs.split { &[0, 2, 3] } else { &[0, 1] };
-        let times = Walk::new(layout, work, tolls).steady(&found.compiled, kinds, layout);
+        let times = Walk::new(layout, work, speed, tolls).steady(&found.compiled, kinds, layout);
         for &kind in kinds {
             if kind == 0 || layout.reshard != Reshard::Never {
                 found.gathered[kind] = times[kind];
@@ -243,7 +214,7 @@ pub fn price(
 pub fn pair(layout: &Layout, forward: &StagePrice, backward: &StagePrice, tolls: &dyn Tolls) -> f64 {
     let (first, second) = (&forward.compiled[0], &backward.compiled[1]);
     let total = |pass: &Pass| u128::from(pass.progress.last().map_or(0, |span| span.ps())).max(1);
-    let mut shared = Shared::new(layout, tolls);
+    let mut shared = Shared::new(layout, 1.0, tolls);
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut a, mut b) = (0, 0);
     while a < first.steps.len() || b < second.steps.len() {
@@ -433,7 +404,7 @@ impl Chains {
 struct Shared<'a> {
     tolls: &'a dyn Tolls,
     compute: f64,
-    /// Of the GPU, relative to its sheet.
+    /// Of the GPU and its host, relative to their sheets.
     speed: f64,
     chains: Chains,
     /// End of the host's last launch.
@@ -458,9 +429,9 @@ impl Lane {
 }
 
 impl<'a> Shared<'a> {
-    fn new(layout: &Layout, tolls: &'a dyn Tolls) -> Self {
+    fn new(layout: &Layout, speed: f64, tolls: &'a dyn Tolls) -> Self {
         let (chains, blocking) = (Chains::default(), layout.blocking_exchange);
-        Self { tolls, compute: 0.0, speed: 1.0, chains, host: 0.0, blocking }
+        Self { tolls, compute: 0.0, speed, chains, host: 0.0, blocking }
     }
 
     fn exchange(&mut self, exchange: &Exchange, bytes: Bytes, from: f64) -> f64 {
@@ -493,7 +464,7 @@ impl<'a> Shared<'a> {
                 let gated = *waits || self.blocking && !lane.launches;
                 lane.launches = true;
                 let start = if gated { self.host.max(lane.at) } else { self.host };
-                self.host = start + span.ps() as f64;
+                self.host = start + span.ps() as f64 / self.speed;
                 lane.launched = self.host;
                 lane.at = lane.at.max(start);
             }
@@ -556,10 +527,10 @@ const IN_A_ROW: usize = 4;
 const COUNTED: usize = 2;
 
 impl<'a> Walk<'a> {
-    fn new(layout: &Layout, work: &'a ChunkWork, tolls: &'a dyn Tolls) -> Self {
+    fn new(layout: &Layout, work: &'a ChunkWork, speed: f64, tolls: &'a dyn Tolls) -> Self {
         Self {
             work,
-            shared: Shared::new(layout, tolls),
+            shared: Shared::new(layout, speed, tolls),
             lane: Lane::default(),
             entered: Vec::new(),
             left: Vec::new(),

@@ -493,9 +493,8 @@ impl Estimator {
             return Ok(known.clone());
         }
         let work = self.work(key.0.0, layout, training, model, chunk);
-        let mut found = price(layout, stage, &work, runs(layout), tariffs)?;
         let speed = f64::from_bits(key.2);
-        found.slow(speed);
+        let found = price(layout, stage, &work, runs(layout), speed, tariffs)?;
         let optimiser = training.optimiser(chunk, model).ps() as f64 / speed;
         let made = (Rc::new(found), optimiser);
         self.prices.insert(key, made.clone());

@@ -100,7 +100,7 @@ fn estimated(layout: &Layout, works: &[ChunkWork]) -> f64 {
     for rank in 0..course.ranks() {
         for chunk in 0..course.chunks() {
             let stage = schedule.placement.stage(rank, chunk as u16);
-            let found = price(layout, stage, &works[stage as usize], runs, &AtOnce).unwrap();
+            let found = price(layout, stage, &works[stage as usize], runs, 1.0, &AtOnce).unwrap();
             let times = Times { passes: found.passes, hosts: found.hosts, ..Times::default() };
             sheet.stage(0, rank, chunk, &times);
         }
