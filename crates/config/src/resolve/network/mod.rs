@@ -30,7 +30,6 @@ use windtunnel_plan::network_plan::{Chosen, NetworkPlan, PacketPlan};
 use windtunnel_plan::troubles::Troubles;
 use windtunnel_topology::LinkId;
 
-use self::paths::packet_balancer;
 pub use self::paths::unsimulated;
 use self::queues::{Switching, switching};
 use super::marks::{Marks, marked_tiers, marking};
