@@ -112,10 +112,12 @@ def test_the_command_lists_the_newest_and_says_what_it_left_out(
     from windtunnel.cli import main, runs  # noqa: PLC0415
 
     monkeypatch.setattr(runs, "SHOWN", 2)
-    monkeypatch.setenv("COLUMNS", "160")
     assert main(["runs", "list", "--store", str(filled)]) == 0
     shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 3
+    # A narrow terminal breaks cells over lines, of which the first of a run begins with its number.
+    numbers = [line.split()[0] for line in shown.out.splitlines() if line[:1].isdigit()]
+    assert len(numbers) == 2
+    assert "3" in numbers
     assert shown.err == "the newest 2; `--limit N` shows so many, `--json` all\n"
     assert main(["runs", "list", "--limit", "3", "--store", str(filled)]) == 0
     assert capsys.readouterr().err == ""
