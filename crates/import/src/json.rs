@@ -9,22 +9,12 @@ use std::io::Read;
 use memchr::{memchr2, memchr3};
 
 use crate::error::{ImportError, Place};
-
-/// Longest element, or other member, that is kept.
-const LONGEST: usize = 64 << 20;
-const CHUNK: usize = 1 << 18;
+use crate::window::{LONGEST, Window};
 
 /// A document under way.
 pub struct Elements<'a> {
-    input: Box<dyn Read + Send + 'a>,
-    name: &'a str,
+    window: Window<'a>,
     key: &'a str,
-    buffer: Vec<u8>,
-    /// What of `buffer` has not been handed out.
-    at: usize,
-    /// Bytes of the document before `buffer`.
-    before: u64,
-    ended: bool,
     state: State,
     /// Other members: key and text of the value.
     pub members: Vec<(String, Vec<u8>)>,
@@ -45,23 +35,7 @@ enum State {
 impl<'a> Elements<'a> {
     /// The elements of member `key`.
     pub fn new(input: Box<dyn Read + Send + 'a>, name: &'a str, key: &'a str) -> Self {
-        Self {
-            input,
-            name,
-            key,
-            buffer: Vec::with_capacity(CHUNK),
-            at: 0,
-            before: 0,
-            ended: false,
-            state: State::Begin,
-            members: Vec::new(),
-            found: false,
-        }
-    }
-
-    /// Bytes read so far.
-    fn byte(&self) -> u64 {
-        self.before + self.at as u64
+        Self { window: Window::new(input, name), key, state: State::Begin, members: Vec::new(), found: false }
     }
 
     /// The next element and the byte of the document at which it begins, or `None` at the end of the document.
@@ -89,10 +63,11 @@ impl<'a> Elements<'a> {
                         b'"' => {}
                         found => return Err(self.unexpected("a key in quotes", found)),
                     }
-                    self.at -= 1;
+                    self.window.at -= 1;
                     let end = self.end_of_value("a key")?;
-                    let key = String::from_utf8_lossy(&self.buffer[self.at + 1..end - 1]).into_owned();
-                    self.at = end;
+                    let key = String::from_utf8_lossy(&self.window.buffer[self.window.at + 1..end - 1])
+                        .into_owned();
+                    self.window.at = end;
                     match self.token("`:`")? {
                         b':' => {}
                         found => return Err(self.unexpected("`:`", found)),
@@ -103,10 +78,10 @@ impl<'a> Elements<'a> {
                         self.state = State::Array(false);
                         continue;
                     }
-                    self.at -= 1;
+                    self.window.at -= 1;
                     let end = self.end_of_value("a value")?;
-                    self.members.push((key, self.buffer[self.at..end].to_vec()));
-                    self.at = end;
+                    self.members.push((key, self.window.buffer[self.window.at..end].to_vec()));
+                    self.window.at = end;
                 }
                 State::Array(whole) => {
                     match self.token("an element, or `]`")? {
@@ -115,12 +90,12 @@ impl<'a> Elements<'a> {
                             self.state = if whole { State::Done } else { State::Object };
                             continue;
                         }
-                        _ => self.at -= 1,
+                        _ => self.window.at -= 1,
                     }
                     let end = self.end_of_value("an element")?;
-                    let start = std::mem::replace(&mut self.at, end);
-                    let byte = self.before + start as u64;
-                    return Ok(Some((byte, &self.buffer[start..end])));
+                    let start = std::mem::replace(&mut self.window.at, end);
+                    let byte = self.window.before + start as u64;
+                    return Ok(Some((byte, &self.window.buffer[start..end])));
                 }
                 State::Done => return Ok(None),
             }
@@ -134,54 +109,41 @@ impl<'a> Elements<'a> {
 
     fn unexpected(&self, expected: &str, found: u8) -> ImportError {
         let found = char::from(found).escape_default();
-        ImportError::new(self.name, expected, format!("`{found}`")).at(Place::Byte(self.byte() - 1))
+        ImportError::new(self.window.name, expected, format!("`{found}`"))
+            .at(Place::Byte(self.window.byte() - 1))
     }
 
     /// The next byte that is no white space.
     fn token(&mut self, expected: &str) -> Result<u8, ImportError> {
         loop {
-            while let Some(&byte) = self.buffer.get(self.at) {
-                self.at += 1;
+            while let Some(&byte) = self.window.buffer.get(self.window.at) {
+                self.window.at += 1;
                 if !byte.is_ascii_whitespace() {
                     return Ok(byte);
                 }
             }
-            if !self.refill()? {
-                return Err(ImportError::cut(self.name, self.byte(), expected));
+            if !self.window.refill()? {
+                return Err(ImportError::cut(self.window.name, self.window.byte(), expected));
             }
         }
     }
 
-    /// Reads more behind what is left; false at the end.
-    fn refill(&mut self) -> Result<bool, ImportError> {
-        if self.ended {
-            return Ok(false);
-        }
-        self.buffer.drain(..self.at);
-        self.before += self.at as u64;
-        self.at = 0;
-        let had = self.buffer.len();
-        let read = (&mut self.input).take(CHUNK as u64).read_to_end(&mut self.buffer);
-        let read = read.map_err(|error| ImportError::io(self.name, self.before + had as u64, &error))?;
-        self.ended = read == 0;
-        Ok(read > 0)
-    }
-
-    /// The end of the value that begins at `self.at`.
+    /// The end of the value that begins where the window does.
     fn end_of_value(&mut self, what: &str) -> Result<usize, ImportError> {
         let mut scan = Scan::default();
         loop {
-            if let Some(end) = scan.go_on(&self.buffer[self.at..]) {
-                return Ok(self.at + end);
+            if let Some(end) = scan.go_on(self.window.left()) {
+                return Ok(self.window.at + end);
             }
-            if self.buffer.len() - self.at > LONGEST {
-                let error = ImportError::new(self.name, format!("{what} of at most 64 MiB"), "a longer one");
-                return Err(error.at(Place::Byte(self.byte())));
+            if self.window.left().len() > LONGEST {
+                let error =
+                    ImportError::new(self.window.name, format!("{what} of at most 64 MiB"), "a longer one");
+                return Err(error.at(Place::Byte(self.window.byte())));
             }
-            if !self.refill()? {
+            if !self.window.refill()? {
                 return Err(ImportError::cut(
-                    self.name,
-                    self.before + self.buffer.len() as u64,
+                    self.window.name,
+                    self.window.before + self.window.buffer.len() as u64,
                     format!("the end of {what}"),
                 ));
             }

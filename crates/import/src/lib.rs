@@ -41,6 +41,7 @@ mod reader;
 mod sqlite;
 pub mod storage;
 pub mod time_independent;
+mod window;
 pub mod xplane;
 
 use std::path::PathBuf;

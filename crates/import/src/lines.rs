@@ -1,28 +1,17 @@
 //! A recording of lines, through a window: only the line under way is in memory, however long the file is.
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use memchr::memchr;
 
 use crate::error::{ImportError, Place};
 use crate::input::Input;
-
-/// Longest line that is kept: a line of a vector collective names each of a quarter of a million ranks in less.
-const LONGEST: usize = 64 << 20;
-const CHUNK: usize = 1 << 18;
+use crate::window::{LONGEST, Window};
 
 /// Lines under way.
 pub(crate) struct Lines<'a> {
-    input: Box<dyn Read + Send + 'a>,
-    name: &'a str,
-    buffer: Vec<u8>,
-    /// What of `buffer` has not been handed out.
-    at: usize,
-    /// Bytes of the file before `buffer`.
-    before: u64,
+    window: Window<'a>,
     number: u64,
-    ended: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -31,20 +20,12 @@ impl<'a> Lines<'a> {
     /// # Errors
     /// [`ImportError`] where it cannot be opened.
     pub(crate) fn of(input: &'a Input) -> Result<Self, ImportError> {
-        Ok(Self {
-            input: input.open()?,
-            name: &input.name,
-            buffer: Vec::new(),
-            at: 0,
-            before: 0,
-            number: 0,
-            ended: false,
-        })
+        Ok(Self { window: Window::new(input.open()?, &input.name), number: 0 })
     }
 
     /// Bytes read so far.
     pub(crate) fn byte(&self) -> u64 {
-        self.before + self.at as u64
+        self.window.byte()
     }
 
     /// The next line without its end, and its number from 1; as [`str::lines`] cuts them.
@@ -52,30 +33,30 @@ impl<'a> Lines<'a> {
     /// # Errors
     /// [`ImportError`] where the file cannot be read, or a line is longer than 64 MiB.
     pub(crate) fn bytes(&mut self) -> Result<Option<(u64, &[u8])>, ImportError> {
-        let mut scanned = self.at;
+        let window = &mut self.window;
+        let mut scanned = window.at;
         let (end, next) = loop {
-            if let Some(found) = memchr(b'\n', &self.buffer[scanned..]) {
+            if let Some(found) = memchr(b'\n', &window.buffer[scanned..]) {
                 let end = scanned + found;
-                let carriage = end > self.at && self.buffer[end - 1] == b'\r';
+                let carriage = end > window.at && window.buffer[end - 1] == b'\r';
                 break (end - usize::from(carriage), end + 1);
             }
-            if self.ended {
-                if self.at == self.buffer.len() {
-                    return Ok(None);
-                }
-                break (self.buffer.len(), self.buffer.len());
-            }
-            let kept = self.buffer.len() - self.at;
+            let kept = window.left().len();
             if kept > LONGEST {
-                return Err(ImportError::new(self.name, "a line of at most 64 MiB", "a longer one")
+                return Err(ImportError::new(window.name, "a line of at most 64 MiB", "a longer one")
                     .at(Place::Line(self.number + 1)));
             }
-            self.refill()?;
-            scanned = kept;
+            if window.refill()? {
+                scanned = kept;
+            } else if kept == 0 {
+                return Ok(None);
+            } else {
+                break (window.buffer.len(), window.buffer.len());
+            }
         };
-        let start = std::mem::replace(&mut self.at, next);
+        let start = std::mem::replace(&mut window.at, next);
         self.number += 1;
-        Ok(Some((self.number, &self.buffer[start..end])))
+        Ok(Some((self.number, &window.buffer[start..end])))
     }
 
     /// The same as text; what is no UTF-8 becomes U+FFFD.
@@ -85,22 +66,12 @@ impl<'a> Lines<'a> {
     pub(crate) fn text(&mut self) -> Result<Option<(u64, Cow<'_, str>)>, ImportError> {
         Ok(self.bytes()?.map(|(line, bytes)| (line, String::from_utf8_lossy(bytes))))
     }
-
-    fn refill(&mut self) -> Result<(), ImportError> {
-        self.buffer.drain(..self.at);
-        self.before += self.at as u64;
-        self.at = 0;
-        let had = self.buffer.len();
-        let read = (&mut self.input).take(CHUNK as u64).read_to_end(&mut self.buffer);
-        let read = read.map_err(|error| ImportError::io(self.name, self.before + had as u64, &error))?;
-        self.ended = read == 0;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::CHUNK;
 
     #[test]
     fn lines_are_those_of_the_standard_library() {

@@ -56,13 +56,12 @@ impl<T: Transport> Engine<T> {
             1 => Some(first + ports.nth(0)),
             _ if self.settings.balancer == Balancer::RoundRobin => {
                 let turns = &mut self.lead.balance.turns;
-                if turns.len() <= from as usize {
-                    turns.resize(from as usize + 1, 0);
+                while turns.len() <= from as usize {
+                    turns.push(combine(combine(TURN, self.settings.seed), turns.len() as u64) as u32);
                 }
-                let taken = &mut turns[from as usize];
-                *taken = taken.wrapping_add(1);
-                let drawn = combine(combine(TURN, self.settings.seed), u64::from(from)) as u32;
-                Some(first + ports.nth(drawn.wrapping_add(*taken) % count as u32))
+                let turn = &mut turns[from as usize];
+                *turn = turn.wrapping_add(1);
+                Some(first + ports.nth(*turn % count as u32))
             }
             _ => {
                 let asked = AtPorts::<T>::ask(|| self.balanced(switch, id, &ports, now));

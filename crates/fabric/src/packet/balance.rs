@@ -46,7 +46,7 @@ const REPS: u64 = 0x7265_7073;
 pub(super) struct Balance {
     /// By switch and bucket.
     flowlets: FxHashMap<(u32, u16), Flowlet>,
-    /// Packets that have taken a port in turn, by the port that they came by.
+    /// The turn of the last packet that took a port in turn, by the port that it came by; the first is drawn.
     pub turns: Vec<u32>,
     /// Used again from one packet to the next.
     pub ports: PortSet,

@@ -97,9 +97,8 @@ impl Training {
     }
 
     pub(super) fn prediction_forward(&self, emit: &mut Emit<'_>) {
-        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), self.architecture.hidden);
-        emit.stream(LABEL, Streaming::Embedding, tokens, hidden, 2);
-        emit.sum_over_tp("embedding reduce", tokens * hidden, Overlap::None);
+        let (own, hidden) = (self.residual_tokens(), self.architecture.hidden);
+        self.look_up(emit);
         self.join_and_project(emit);
         if self.sequence_parallel && self.tp > 1 {
             // The rank's part of the sequence is read and written.
@@ -132,7 +131,7 @@ impl Training {
     }
 
     pub(super) fn prediction_backward(&self, emit: &mut Emit<'_>, part: Part) {
-        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), self.architecture.hidden);
+        let (own, hidden) = (self.residual_tokens(), self.architecture.hidden);
         if part.input() && self.recomputes_prediction() {
             emit.recompute(|emit| self.join_and_project(emit));
         }
@@ -150,12 +149,7 @@ impl Training {
             }
         }
         if part.weight() {
-            if self.sequence_parallel {
-                let format = self.precision.activations;
-                emit.gather_over_tp("embedding all-gather", tokens * hidden, format, Overlap::None);
-            }
-            emit.stream(LABEL, Streaming::Embedding, tokens, hidden, 3);
-            emit.add_table_gradients(self.local_vocabulary(), hidden);
+            self.table_gradients(emit);
         }
     }
 }

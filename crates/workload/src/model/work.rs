@@ -128,14 +128,11 @@ impl Training {
     }
 
     fn forward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units) {
-        let hidden = self.architecture.hidden;
         if chunk.embedding && emit.whole("embedding", "embedding_forward", self.tokens()) {
             emit.done(Units::EMBEDDING);
         } else if chunk.embedding {
             emit.beside_the_model();
-            // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
-            emit.stream("embedding", Streaming::Embedding, self.tokens(), hidden, 2);
-            emit.sum_over_tp("embedding reduce", self.tokens() * hidden, Overlap::None);
+            self.look_up(emit);
             emit.done(Units::EMBEDDING);
         } else {
             emit.gather_slices();
@@ -207,7 +204,6 @@ impl Training {
     }
 
     fn backward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units, part: Part) {
-        let hidden = self.architecture.hidden;
         let tokens = self.tokens();
         if chunk.head {
             for _ in 0..=self.predictions {
@@ -228,15 +224,29 @@ impl Training {
         if chunk.embedding {
             let measured = part.weight() && emit.whole("embedding", "embedding_backward", tokens);
             if part.weight() && self.lora_rank.is_none() && !measured {
-                if self.sequence_parallel {
-                    let format = self.precision.activations;
-                    emit.gather_over_tp("embedding all-gather", tokens * hidden, format, Overlap::None);
-                }
-                emit.stream("embedding", Streaming::Embedding, tokens, hidden, 3);
-                emit.add_table_gradients(self.local_vocabulary(), hidden);
+                self.table_gradients(emit);
             }
             part.finish(emit, Units::EMBEDDING);
         }
+    }
+
+    /// Tokens become rows of the embedding's table.
+    pub(super) fn look_up(&self, emit: &mut Emit<'_>) {
+        let (tokens, hidden) = (self.tokens(), self.architecture.hidden);
+        // Rows are read and written; where tables are split, tokens without a row here are written as zeros.
+        emit.stream("embedding", Streaming::Embedding, tokens, hidden, 2);
+        emit.sum_over_tp("embedding reduce", tokens * hidden, Overlap::None);
+    }
+
+    /// Gradients of the table's rows that were looked up, added to those of the micro-batches before.
+    pub(super) fn table_gradients(&self, emit: &mut Emit<'_>) {
+        let (tokens, hidden) = (self.tokens(), self.architecture.hidden);
+        if self.sequence_parallel {
+            let format = self.precision.activations;
+            emit.gather_over_tp("embedding all-gather", tokens * hidden, format, Overlap::None);
+        }
+        emit.stream("embedding", Streaming::Embedding, tokens, hidden, 3);
+        emit.add_table_gradients(self.local_vocabulary(), hidden);
     }
 
     fn head_backward(&self, emit: &mut Emit<'_>, part: Part) {
