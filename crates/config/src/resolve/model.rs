@@ -433,45 +433,9 @@ impl Transformer<'_> {
         }
     }
 
-    /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
-    /// each, beside the embedding and the head (Llama 3, §3.3.2).
+    /// Chunks of the model, one for each of `stages` (see [`chunks`]).
     pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
-        let at = self.at("workload.training.layers_per_stage");
-        let per_stage = if let Some(given) = &self.settings.layers_per_stage {
-            if given.len() != stages as usize {
-                let message =
-                    format!("there are {stages} stages (pp × chunks), but {} numbers of layers", given.len());
-                return Err(InputError::new(at, message));
-            }
-            given.clone()
-        } else {
-            let most = architecture.layers.div_ceil(stages);
-            let missing = most * stages - architecture.layers;
-            if !(missing == 0 || missing == 2 && stages > 2) {
-                let message = format!(
-                    "{stages} stages (pp × chunks) do not divide the layers: {}",
-                    architecture.layers
-                );
-                return Err(InputError::new(self.at("parallelism.pp"), message).hint(format!(
-                    "choose `pp` and `schedule.chunks` whose product divides {}, or name the layers of each stage in \
-                     `workload.training.layers_per_stage`",
-                    architecture.layers
-                )));
-            }
-            let mut per_stage = vec![most; stages as usize];
-            if missing == 2 {
-                per_stage[0] -= 1;
-                per_stage[stages as usize - 1] -= 1;
-            }
-            per_stage
-        };
-        Chunk::split(architecture.layers, &per_stage).ok_or_else(|| {
-            let sum: u64 = per_stage.iter().map(|&layers| u64::from(layers)).sum();
-            InputError::new(
-                at,
-                format!("{sum} layers are spread over the stages, but the model has {}", architecture.layers),
-            )
-        })
+        chunks(self.settings.layers_per_stage.as_deref(), architecture, stages, || self.place.to_owned())
     }
 
     /// What to say of a model some of whose layers see less than they are computed with.
@@ -623,4 +587,49 @@ fn memory_of(
         .collect();
     memory.activations = Bytes::new(schedule.peak_activation(rank, &whole, &kept));
     memory
+}
+
+/// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less
+/// each, beside the embedding and the head (Llama 3, §3.3.2). Errors are of the job at `place`.
+pub(super) fn chunks(
+    given: Option<&[u32]>,
+    architecture: &Architecture,
+    stages: u32,
+    place: impl Fn() -> String,
+) -> Result<Vec<Chunk>, InputError> {
+    let at = || format!("{}.workload.training.layers_per_stage", place());
+    let equal;
+    let per_stage = if let Some(given) = given {
+        if given.len() != stages as usize {
+            let message =
+                format!("there are {stages} stages (pp × chunks), but {} numbers of layers", given.len());
+            return Err(InputError::new(at(), message));
+        }
+        given
+    } else {
+        let most = architecture.layers.div_ceil(stages);
+        let missing = most * stages - architecture.layers;
+        if !(missing == 0 || missing == 2 && stages > 2) {
+            let message =
+                format!("{stages} stages (pp × chunks) do not divide the layers: {}", architecture.layers);
+            return Err(InputError::new(format!("{}.parallelism.pp", place()), message).hint(format!(
+                "choose `pp` and `schedule.chunks` whose product divides {}, or name the layers of each stage in \
+                 `workload.training.layers_per_stage`",
+                architecture.layers
+            )));
+        }
+        let mut all = vec![most; stages as usize];
+        if missing == 2 {
+            all[0] -= 1;
+            all[stages as usize - 1] -= 1;
+        }
+        equal = all;
+        &equal
+    };
+    Chunk::split(architecture.layers, per_stage).ok_or_else(|| {
+        let sum: u64 = per_stage.iter().map(|&layers| u64::from(layers)).sum();
+        let layers = architecture.layers;
+        let message = format!("{sum} layers are spread over the stages, but the model has {layers}");
+        InputError::new(at(), message)
+    })
 }

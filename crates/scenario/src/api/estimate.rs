@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use windtunnel_config::resolve::estimate::{Choice, Depth, Estimator};
+use windtunnel_config::resolve::estimate::{Answer, Choice, Depth, Estimator};
 use windtunnel_kernel::Bytes;
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::inputs::Inputs;
@@ -158,7 +158,12 @@ fn desk(
 }
 
 fn answered(estimator: &mut Estimator, choices: &[Choice]) -> String {
-    json!({"answers": estimator.answers(choices)}).to_string()
+    #[derive(Serialize)]
+    struct All {
+        answers: Vec<Answer>,
+    }
+    let all = All { answers: estimator.answers(choices) };
+    serde_json::to_string(&all).expect("answers are numbers, texts and lists")
 }
 
 /// Many scenarios at once, each with a folder of its own where relative paths begin.

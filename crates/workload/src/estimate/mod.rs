@@ -24,7 +24,7 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-pub use course::{Course, Ends, Gathering, LANES, Lane, Reducing, Sheet, Side, Times};
+pub use course::{Course, Ends, Gathering, LANES, Lane, Reducing, Scratch, Sheet, Side, Times};
 pub use crowded::Crowded;
 pub use fluid::{Leaving, Part, drained};
 pub use pass::{Hosted, StagePrice, Tolls, pair, price};

@@ -68,7 +68,7 @@ fn a_line_takes_what_the_schedule_takes_when_it_is_executed() {
             let course = Course::new(&schedule, Gathering::None, Reducing::Last);
             let sheet = sheet(&course, &schedule, 40.0, 3);
             let expected = execute(&schedule, costs, |_, _| Span::from_ps(40)).unwrap();
-            for (lane, ends) in course.run(&sheet, 3).iter().enumerate() {
+            for (lane, ends) in course.run(&sheet, 3, &mut Scratch::default()).iter().enumerate() {
                 let scale = 1.0 + lane as f64;
                 for rank in 0..ranks {
                     let last = expected.actions[rank as usize].last().unwrap().1.ps() as f64;
@@ -115,7 +115,7 @@ fn messages_in_one_direction_leave_one_after_the_other() {
         let side = Side { busy: 10.0, latency: 5.0 };
         sheet.sides(0, rank, side, side);
     }
-    assert_eq!(course.run(&sheet, 1)[0].passes, [70.0, 35.0]);
+    assert_eq!(course.run(&sheet, 1, &mut Scratch::default())[0].passes, [70.0, 35.0]);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn gradients_queue_behind_passes_and_gathers_bound_the_first() {
         ..Times::default()
     };
     sheet.stage(0, 0, 0, &times);
-    let ends = &course.run(&sheet, 1)[0];
+    let ends = &course.run(&sheet, 1, &mut Scratch::default())[0];
     // The first forward ends at 50, then B, F, B from 80 on; its gradients are reduced at 105.
     assert_eq!((ends.passes[0], ends.reduced[0]), (100.0, 105.0));
     let every = Course::new(&schedule, Gathering::None, Reducing::Every);
     let slow = Times { reduced: 70.0, reduce: 60.0, ..times };
     sheet.stage(0, 0, 0, &slow);
     // 50 + 70, then 60 more.
-    assert_eq!(every.run(&sheet, 1)[0].reduced[0], 180.0);
+    assert_eq!(every.run(&sheet, 1, &mut Scratch::default())[0].reduced[0], 180.0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// What of the job is different; what is left out stays as the scenario has it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Choice {
     /// The whole section of the job.
@@ -20,6 +20,18 @@ pub struct Choice {
     pub layers_per_stage: Option<Option<Vec<u32>>>,
     /// Whether layers are shared out by the speeds of the GPUs instead, the embedding and the head counted.
     pub balanced: bool,
+}
+
+impl Choice {
+    /// Whether all but the layers of stages is as in `other`.
+    pub(super) fn differs_in_layers_only(&self, other: &Self) -> bool {
+        let Self { parallelism, training, micro_batch, global_batch, layers_per_stage: _, balanced: _ } =
+            self;
+        *micro_batch == other.micro_batch
+            && *global_batch == other.global_batch
+            && *parallelism == other.parallelism
+            && *training == other.training
+    }
 }
 
 /// Tells a null from what is left out.

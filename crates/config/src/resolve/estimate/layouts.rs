@@ -15,53 +15,37 @@ use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
-use windtunnel_workload::estimate::{Course, Ends, Gathering, LANES, Sheet, StagePrice, price};
+use windtunnel_workload::estimate::{Ends, LANES, Scratch, Sheet, StagePrice, price};
 use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
 use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training, compute_time};
-use windtunnel_workload::schedules::flexible::default_run_length;
-use windtunnel_workload::schedules::{
-    Placement, Schedule, ScheduleError, ScheduleName, ScheduleSettings, Shape,
-};
+use windtunnel_workload::schedules::{Placement, ScheduleName, ScheduleSettings, Shape};
 
 use super::super::context::Context;
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
 use super::super::kernels::kernels;
-use super::super::model::{Transformer, model_sheet};
+use super::super::model::{Transformer, chunks, model_sheet};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl, variation};
 use super::balance::{Loads, balanced};
 use super::choice::{Answer, Choice, Depth};
-use super::laid::{CourseKey, Laid, Layers, Walk, exchanges, layers_of, walk_of};
+use super::courses::{CourseId, Courses};
+use super::laid::{Laid, Layers, Walk, layers_of, walk_of};
 use super::memory::fullest;
+use super::sized::{Kit, LayoutKey, Pace, Priced, Sized};
 use super::tariff::{Between, Tariffs, Ways};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
-
-/// The number of a kernel model: of settings, of their framework, and of as many GPUs, whose slowest sets the pace.
-type Kit = u32;
 
 /// What a chunk's work depends on beside its layers: kernels, tp, cp, ep, micro-batch, and whether gradients are added to those of
 /// micro-batches before, which depends on the ZeRO stage.
 type WorkKey = (Kit, u32, u32, u32, u64, bool, Layers);
 
-/// Kernels, micro-batch, and all else of a layout that prices depend on.
-type LayoutKey = (Kit, u64, Rc<str>);
-
-/// The bits of the speed of GPUs relative to their sheet.
-type Pace = u64;
-
 /// What a chunk's prices depend on.
 type PriceKey = (LayoutKey, Layers, Pace);
 
-/// Prices of a chunk's passes, and its optimiser.
-type Priced = (Rc<StagePrice>, f64);
-
 /// What depends on the layout's sizes alone: tp, cp, ep, pp, dp, replicate, order, two directions.
 type GridKey = ([u32; 6], String, bool);
-
-/// Passes of the courses that are kept from one list of choices to the next, at most (32 bytes each with their schedule).
-const KEPT: usize = 1 << 23;
 
 /// Works and prices of chunks that are kept likewise, at most.
 const KEPT_PRICES: usize = 1 << 16;
@@ -94,9 +78,9 @@ pub struct Estimator {
     prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
     between: RefCell<Between>,
-    courses: FxHashMap<CourseKey, Rc<Course>>,
-    /// Of steps that are followed.
-    schedules: FxHashMap<CourseKey, Rc<Schedule>>,
+    courses: Courses,
+    /// The choice before without its layers: those that differ in nothing else are often asked one after the other.
+    last: Option<Rc<Sized>>,
 }
 
 impl Estimator {
@@ -169,8 +153,8 @@ impl Estimator {
             prices: FxHashMap::default(),
             tariffs: FxHashMap::default(),
             between: RefCell::default(),
-            courses: FxHashMap::default(),
-            schedules: FxHashMap::default(),
+            courses: Courses::default(),
+            last: None,
         })
     }
 
@@ -191,10 +175,10 @@ impl Estimator {
             self.works.clear();
             self.prices.clear();
             self.tariffs.clear();
+            self.last = None;
         }
-        if self.courses.values().map(|course| course.passes()).sum::<usize>() > KEPT {
-            self.courses.clear();
-            self.schedules.clear();
+        if self.courses.forget() {
+            self.last = None;
         }
     }
 
@@ -219,61 +203,56 @@ impl Estimator {
                 }
             });
         }
-        // Those of one course side by side, in the order of their courses' first appearance.
-        let mut groups: BTreeMap<&CourseKeyOrder, Vec<(usize, usize)>> = BTreeMap::new();
-        let ordered: Vec<Vec<CourseKeyOrder>> = laid
+        let ends = self.ends(&laid);
+        for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
+            let Some(laid) = laid else { continue };
+            laid.answer(self.courses.course(laid.courses[0]), ends, answer);
+            answer.capacity_bytes = capacity.get();
+        }
+        answers
+    }
+
+    /// When the ranks of each layout end, for each of its courses: those of one course side by side.
+    fn ends(&self, all: &[Option<Laid>]) -> Vec<Vec<Ends>> {
+        let mut ends: Vec<Vec<Ends>> = all
             .iter()
-            .map(|laid| laid.iter().flat_map(|laid| laid.keys.iter().map(order_of)).collect())
+            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.courses.len()]))
             .collect();
-        for (at, keys) in ordered.iter().enumerate() {
-            if laid[at].as_ref().is_some_and(Laid::is_followed) {
-                continue;
-            }
-            for (part, key) in keys.iter().enumerate() {
-                groups.entry(key).or_default().push((at, part));
+        let mut groups: BTreeMap<CourseId, Vec<(&Laid, usize, usize)>> = BTreeMap::new();
+        for (at, laid) in all.iter().enumerate() {
+            let Some(laid) = laid else { continue };
+            for (part, &course) in laid.courses.iter().enumerate() {
+                if laid.is_followed() {
+                    ends[at][part] = laid.follow(self.courses.schedule(course));
+                } else {
+                    groups.entry(course).or_default().push((laid, at, part));
+                }
             }
         }
-        let mut ends: Vec<Vec<Ends>> = laid
-            .iter()
-            .map(|laid| laid.as_ref().map_or_else(Vec::new, |laid| vec![Ends::default(); laid.keys.len()]))
-            .collect();
-        for (laid, ends) in laid.iter().zip(&mut ends) {
-            let Some(laid) = laid.as_ref().filter(|laid| laid.is_followed()) else { continue };
-            for (key, ends) in laid.keys.iter().zip(ends) {
-                *ends = laid.follow(&self.schedules[key]);
-            }
-        }
-        for members in groups.values() {
-            let (first, part) = members[0];
-            let key = laid[first].as_ref().expect("it has a course").keys[part].clone();
-            let course = Rc::clone(&self.courses[&key]);
+        let mut scratch = Scratch::default();
+        for (&id, members) in &groups {
+            let course = self.courses.course(id);
+            // Written over by the next layouts: all that is read of a lane is written for each.
+            let mut sheet = Sheet::new(course);
             for together in members.chunks(LANES) {
-                let mut sheet = Sheet::new(&course);
-                let laid_at = |at: usize| laid[at].as_ref().expect("it has a course");
-                let gathered: Vec<_> =
-                    together.iter().map(|&(at, _)| laid_at(at).gathered(&course)).collect();
+                let gathered: Vec<_> = together.iter().map(|(laid, ..)| laid.gathered(course)).collect();
                 // Rank by rank: a row of the sheet has all lanes, and stays at hand until it is full.
                 for rank in 0..course.ranks() {
-                    for (lane, (&(at, _), gathered)) in together.iter().zip(&gathered).enumerate() {
-                        laid_at(at).write(&course, &mut sheet, lane, rank, &gathered[rank as usize]);
+                    for (lane, ((laid, ..), gathered)) in together.iter().zip(&gathered).enumerate() {
+                        laid.write(course, &mut sheet, lane, rank, &gathered[rank as usize]);
                     }
                 }
-                for (&(at, part), mut found) in together.iter().zip(course.run(&sheet, together.len())) {
-                    let laid = laid[at].as_ref().expect("it has a course");
+                for (&(laid, at, part), mut found) in
+                    together.iter().zip(course.run(&sheet, together.len(), &mut scratch))
+                {
                     if laid.walk == Walk::Least {
-                        laid.bound(&self.schedules[&key], &mut found);
+                        laid.bound(self.courses.schedule(id), &mut found);
                     }
                     ends[at][part] = found;
                 }
             }
         }
-        for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
-            let Some(laid) = laid else { continue };
-            let course = &self.courses[&laid.keys[0]];
-            laid.answer(course, ends, answer);
-            answer.capacity_bytes = capacity.get();
-        }
-        answers
+        ends
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
@@ -317,9 +296,19 @@ impl Estimator {
         Ok(read)
     }
 
+    /// All of a choice but the layers of its stages.
+    fn sized(&mut self, choice: &Choice) -> Result<Rc<Sized>, InputError> {
+        if let Some(last) = self.last.as_ref().filter(|last| choice.differs_in_layers_only(&last.asked)) {
+            return Ok(Rc::clone(last));
+        }
+        let sized = Rc::new(self.made(choice)?);
+        self.last = Some(Rc::clone(&sized));
+        Ok(sized)
+    }
+
     #[expect(clippy::too_many_lines, reason = "the steps of a run's own layout, one after another")]
-    fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
-        let place = format!("{}: jobs[{}]", self.source, self.index);
+    fn made(&mut self, choice: &Choice) -> Result<Sized, InputError> {
+        let place = self.place();
         let at = format!("{place}.workload");
         let job = self.scenario.jobs.list()[self.index].clone();
         let Some(source) = job.workload.clone() else {
@@ -327,9 +316,6 @@ impl Estimator {
         };
         let (number, mut settings) = self.training(choice, &job)?;
         let mut parallelism = self.parallelism(choice, &job)?;
-        if let Some(layers) = &choice.layers_per_stage {
-            settings.layers_per_stage.clone_from(layers);
-        }
         let mut evidence = EvidenceList::default();
         let untold = says_nothing_of_software(&settings);
         let name = Framework::name_of(&settings, Some(&parallelism)).map(str::to_owned);
@@ -364,7 +350,7 @@ impl Estimator {
             Some(value) => Ok(value),
             None => Err(InputError::new(format!("{at}.{key}"), format!("a model needs `{key}`"))),
         };
-        let mut transformer = Transformer {
+        let transformer = Transformer {
             name: String::new(),
             sequence: need(source.sequence, "sequence")?,
             micro_batch: need(choice.micro_batch.or(source.micro_batch).or(Some(1)), "micro_batch")?,
@@ -386,84 +372,107 @@ impl Estimator {
         };
         let placement = Placement { shape, ranks: layout.pp, chunks: layout.schedule.chunks() };
         let tariffs = self.tariffs(&layout, placement);
-        if choice.balanced {
-            let loads = self.loads(kit, &layout, &training, &model);
-            let given = balanced(&loads, placement, &tariffs.paces);
-            transformer.settings.layers_per_stage = Some(given);
-        }
-        let (rounds, keys) = if layout.schedule.is_searched() {
+        let courses = match layout.schedule.is_searched() {
+            true => None,
+            false => Some(self.courses.of(&layout, &layout.schedule, &place)?),
+        };
+        let tokens = transformer.global_batch * transformer.sequence;
+        let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
+        Ok(Sized {
+            flops: training.model_flops_per_token(false) as f64 * tokens as f64,
+            tokens,
+            peak: peak * gpus as f64,
+            key: neutral(kit, &layout, placement, &training),
+            kit,
+            model,
+            layers_per_stage: transformer.settings.layers_per_stage,
+            layout,
+            training,
+            placement,
+            tariffs,
+            courses,
+            held: RefCell::default(),
+            priced: RefCell::default(),
+            asked: choice.clone(),
+        })
+    }
+
+    fn place(&self) -> String {
+        format!("{}: jobs[{}]", self.source, self.index)
+    }
+
+    fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
+        let sized = self.sized(choice)?;
+        let Sized { layout, training, placement, tariffs, model, kit, .. } = &*sized;
+        let (kit, placement) = (*kit, *placement);
+        let balanced = choice.balanced.then(|| {
+            let loads = self.loads(kit, layout, training, model);
+            balanced(&loads, placement, &tariffs.paces)
+        });
+        let given = match (&balanced, &choice.layers_per_stage) {
+            (Some(balanced), _) => Some(balanced),
+            (None, Some(asked)) => asked.as_ref(),
+            (None, None) => sized.layers_per_stage.as_ref(),
+        };
+        let chunks =
+            chunks(given.map(Vec::as_slice), &training.architecture, placement.stages(), || self.place())?;
+        let kinds: Vec<Layers> =
+            chunks.iter().map(|chunk| layers_of(&training.architecture, chunk)).collect();
+        let (rounds, courses) = if let Some(courses) = &sized.courses {
+            courses.clone()
+        } else {
             // Such a search is told what passes cost, as the generator tells it.
-            let chunks = transformer.chunks(&training.architecture, placement.stages())?;
             let works: Vec<_> =
-                chunks.iter().map(|chunk| self.work(kit, &layout, &training, &model, chunk)).collect();
+                chunks.iter().map(|chunk| self.work(kit, layout, training, model, chunk)).collect();
             let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
             let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
             let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
             schedule.kept = Some(share);
-            self.courses_of(&layout, &schedule, &place)?
-        } else {
-            self.courses_of(&layout, &layout.schedule, &place)?
+            let place = self.place();
+            self.courses.of(layout, &schedule, &place)?
         };
-        let chunks = transformer.chunks(&training.architecture, placement.stages())?;
-        let memory = fullest(&self.courses[&keys[0]], &layout, &training, &chunks, placement);
+        let memory = fullest(self.courses.course(courses[0]), &sized, &chunks, &kinds);
         if self.room.is_some_and(|room| memory > room) {
-            return Ok(Outcome::TooLarge(memory, shared_out(choice, &transformer)));
+            return Ok(Outcome::TooLarge(memory, balanced));
         }
-        let key = neutral(kit, &layout, placement, &training);
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
-        let mut own: FxHashMap<(Layers, Pace), Priced> = FxHashMap::default();
-        for (stage, chunk) in chunks.iter().enumerate() {
-            let layers = layers_of(&training.architecture, chunk);
+        for (stage, (chunk, &layers)) in chunks.iter().zip(&kinds).enumerate() {
             let pace = tariffs.pace(placement, stage as u32).to_bits();
-            let known = own.get(&(layers, pace)).cloned();
+            let known = sized.priced.borrow().get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
-                let made = self.priced((key.clone(), layers, pace), &layout, &training, &model, of, &tariffs);
                 let made =
-                    made.map_err(|error| InputError::new(format!("{place}.parallelism"), error.to_string()))?;
-                own.insert((layers, pace), made.clone());
+                    self.priced((sized.key.clone(), layers, pace), layout, training, model, of, tariffs);
+                let made = made.map_err(|error| {
+                    InputError::new(format!("{}.parallelism", self.place()), error.to_string())
+                })?;
+                sized.priced.borrow_mut().insert((layers, pace), made.clone());
                 made
             };
             prices.push(priced.0);
             optimisers.push(priced.1);
         }
-        let walk = walk_of(&layout, placement, &tariffs, &prices, self.depth);
+        let walk = walk_of(layout, placement, tariffs, &prices, self.depth);
         if walk == Walk::Close {
             let mut close: FxHashMap<(Layers, Pace), Rc<StagePrice>> = FxHashMap::default();
             for (stage, (price, chunk)) in prices.iter_mut().zip(&chunks).enumerate() {
-                let pace = tariffs.pace(placement, stage as u32).to_bits();
-                let of = (layers_of(&training.architecture, chunk), pace);
+                let of = (kinds[stage], tariffs.pace(placement, stage as u32).to_bits());
                 if let Some(known) = close.get(&of) {
                     *price = Rc::clone(known);
                     continue;
                 }
-                let work = self.work(kit, &layout, &training, &model, chunk);
+                let work = self.work(kit, layout, training, model, chunk);
                 let mut made = StagePrice::clone(price);
-                made.close(&layout, &work, &*tariffs);
+                made.close(layout, &work, &**tariffs);
                 *price = Rc::new(made);
                 close.insert(of, Rc::clone(price));
             }
         }
-        let tokens = transformer.global_batch * transformer.sequence;
-        let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
-        Ok(Outcome::Laid(Box::new(Laid {
-            flops: training.model_flops_per_token(false) as f64 * tokens as f64,
-            tokens,
-            peak: peak * gpus as f64,
-            layout,
-            prices,
-            optimisers,
-            placement,
-            tariffs,
-            keys,
-            rounds,
-            walk,
-            memory,
-            layers: shared_out(choice, &transformer),
-        })))
+        let laid = Laid { prices, optimisers, courses, rounds, walk, memory, layers: balanced, sized };
+        Ok(Outcome::Laid(Box::new(laid)))
     }
 
     /// What layers, the embedding and the head compute for a micro-batch, forwards and backwards.
@@ -516,41 +525,6 @@ impl Estimator {
         Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 
-    /// The courses of a layout with `schedule`: one, or two of which the second is a round longer, and how many rounds the step is longer
-    /// than the first.
-    fn courses_of(
-        &mut self,
-        layout: &Layout,
-        schedule: &ScheduleSettings,
-        place: &str,
-    ) -> Result<(f64, Vec<CourseKey>), InputError> {
-        let refused = |error: ScheduleError| {
-            InputError::new(format!("{place}.parallelism.schedule"), error.to_string())
-        };
-        let (settled, rounds) = settle(layout);
-        let (gathering, reducing) = exchanges(layout);
-        let long = rounds > 0.0;
-        let microbatches =
-            if long { vec![settled, settled + round(layout)] } else { vec![layout.microbatches] };
-        let mut keys = Vec::with_capacity(microbatches.len());
-        for microbatches in microbatches {
-            let mut schedule = schedule.clone();
-            if long && schedule.run_length.is_none() && has_runs(&schedule) {
-                schedule.run_length = Some(default_run_length(layout.pp, layout.microbatches));
-            }
-            let key: CourseKey = (format!("{schedule:?}"), layout.pp, microbatches, gathering, reducing);
-            if !self.courses.contains_key(&key) {
-                let built = Schedule::new(&schedule, layout.pp, microbatches).map_err(refused)?;
-                self.courses.insert(key.clone(), Rc::new(Course::new(&built, gathering, reducing)));
-                if gathering != Gathering::None || layout.pp > 1 {
-                    self.schedules.insert(key.clone(), Rc::new(built));
-                }
-            }
-            keys.push(key);
-        }
-        Ok((rounds, keys))
-    }
-
     fn tariffs(&mut self, layout: &Layout, placement: Placement) -> Rc<Tariffs> {
         let sizes = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp, layout.replicate];
         // A V has the first and the last stage on one rank, where nobody is asked to agree.
@@ -585,11 +559,6 @@ enum Outcome {
     TooLarge(Bytes, Option<Vec<u32>>),
 }
 
-/// Layers of each stage, if they were to be shared out.
-fn shared_out(choice: &Choice, transformer: &Transformer<'_>) -> Option<Vec<u32>> {
-    choice.balanced.then(|| transformer.settings.layers_per_stage.clone()).flatten()
-}
-
 /// Which passes a layout's schedule runs.
 fn runs(layout: &Layout) -> Runs {
     let name = layout.schedule.name;
@@ -605,37 +574,4 @@ fn neutral(kit: Kit, layout: &Layout, placement: Placement, training: &Training)
     // Whether gradients are added depends on the number of micro-batches, which prices do not otherwise.
     let passes = [whole, split, placement.shape == Shape::Bidirectional, training.adds_gradients];
     (kit, training.micro_batch, Rc::from(format!("{layout:?} {passes:?}")))
-}
-
-/// A course's key as something that has an order.
-type CourseKeyOrder = (String, u32, u32, u8, u8);
-
-fn order_of(key: &CourseKey) -> CourseKeyOrder {
-    (key.0.clone(), key.1, key.2, key.3 as u8, key.4 as u8)
-}
-
-/// Whether the order of passes depends on the run length.
-fn has_runs(schedule: &ScheduleSettings) -> bool {
-    schedule.chunks() > 1
-        && matches!(schedule.name, ScheduleName::Interleaved | ScheduleName::Zb1p | ScheduleName::DoraPp)
-}
-
-/// Micro-batches after which the pipeline does the same again.
-fn round(layout: &Layout) -> u32 {
-    if has_runs(&layout.schedule) {
-        layout.schedule.run_length.unwrap_or_else(|| default_run_length(layout.pp, layout.microbatches))
-    } else {
-        (2 * layout.pp).max(2)
-    }
-}
-
-/// Micro-batches of a step that is long enough to have settled, and how many rounds more the step has; no rounds if it is short, or if
-/// what it keeps in memory grows with every one.
-fn settle(layout: &Layout) -> (u32, f64) {
-    let (all, round) = (layout.microbatches, round(layout));
-    if layout.schedule.name == ScheduleName::Gpipe {
-        return (all, 0.0);
-    }
-    let few = all % round + round * (4 * layout.pp).div_ceil(round).max(2);
-    if all <= few + 2 * round { (all, 0.0) } else { (few, f64::from(all - few) / f64::from(round)) }
 }

@@ -1,47 +1,43 @@
 //! What the fullest GPU of a layout holds, which is known before anything is timed.
 
-use rustc_hash::FxHashMap;
 use windtunnel_kernel::Bytes;
 use windtunnel_workload::estimate::Course;
-use windtunnel_workload::generate::Layout;
-use windtunnel_workload::model::{Chunk, Resident, Training};
-use windtunnel_workload::schedules::Placement;
+use windtunnel_workload::model::{Chunk, Resident};
 
 use super::super::model::Transformer;
-use super::laid::{Layers, layers_of};
+use super::laid::Layers;
+use super::sized::{Held, Sized};
 
-/// Bytes of the fullest pipeline rank, whose `chunks` are by stage.
-pub(super) fn fullest(
-    course: &Course,
-    layout: &Layout,
-    training: &Training,
-    chunks: &[Chunk],
-    placement: Placement,
-) -> Bytes {
-    let sharding = Transformer::sharding(layout);
-    let mut known: FxHashMap<Layers, (u64, u64)> = FxHashMap::default();
-    let mut same: FxHashMap<Vec<Layers>, Bytes> = FxHashMap::default();
+/// Bytes of the fullest pipeline rank, whose `chunks`, with layers of such `kinds`, are by stage.
+pub(super) fn fullest(course: &Course, sized: &Sized, chunks: &[Chunk], kinds: &[Layers]) -> Bytes {
+    let Sized { layout, training, placement, .. } = sized;
+    let Held { activations, state } = &mut *sized.held.borrow_mut();
     let mut fullest = Bytes::ZERO;
+    let (mut layers, mut whole, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for rank in 0..course.ranks() {
-        let held: Vec<&Chunk> =
-            (0..course.chunks()).map(|chunk| &chunks[placement.stage(rank, chunk as u16) as usize]).collect();
-        let layers: Vec<Layers> = held.iter().map(|chunk| layers_of(&training.architecture, chunk)).collect();
-        let sizes: (Vec<u64>, Vec<u64>) = held
-            .iter()
-            .zip(&layers)
-            .map(|(chunk, layers)| {
-                *known.entry(*layers).or_insert_with(|| {
-                    let whole = training.chunk_activation_bytes(chunk).get();
-                    (whole, (whole as f64 * training.kept_share(chunk)).ceil() as u64)
-                })
-            })
-            .unzip();
-        let state = *same.entry(layers).or_insert_with(|| {
-            let resident: Vec<Resident> =
-                held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 0 }).collect();
-            training.memory(&resident, &sharding).total()
-        });
-        fullest = fullest.max(state + Bytes::new(course.peak(rank, &sizes.0, &sizes.1)));
+        layers.clear();
+        whole.clear();
+        kept.clear();
+        let stages = || (0..course.chunks()).map(|chunk| placement.stage(rank, chunk as u16) as usize);
+        for stage in stages() {
+            let sizes = *activations.entry(kinds[stage]).or_insert_with(|| {
+                let whole = training.chunk_activation_bytes(&chunks[stage]).get();
+                (whole, (whole as f64 * training.kept_share(&chunks[stage])).ceil() as u64)
+            });
+            layers.push(kinds[stage]);
+            whole.push(sizes.0);
+            kept.push(sizes.1);
+        }
+        let held = if let Some(known) = state.get(&layers) {
+            *known
+        } else {
+            let chunk = |stage: usize| Resident { chunk: chunks[stage].clone(), in_flight: 0 };
+            let resident: Vec<Resident> = stages().map(chunk).collect();
+            let held = training.memory(&resident, &Transformer::sharding(layout)).total();
+            state.insert(layers.clone(), held);
+            held
+        };
+        fullest = fullest.max(held + Bytes::new(course.peak(rank, &whole, &kept)));
     }
     fullest
 }

@@ -15,9 +15,11 @@
 
 mod balance;
 mod choice;
+mod courses;
 mod laid;
 mod layouts;
 mod memory;
+mod sized;
 mod tariff;
 
 pub use self::choice::{Answer, Choice, Depth};

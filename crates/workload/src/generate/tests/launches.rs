@@ -1,7 +1,7 @@
 //! Hosts that launch kernels one by one.
 
 use super::*;
-use crate::estimate::{Course, Gathering, Part, Reducing, Sheet, Times, Tolls, pass, price};
+use crate::estimate::{Course, Gathering, Part, Reducing, Scratch, Sheet, Times, Tolls, pass, price};
 
 /// Layers of `cost` forward and twice that backward, each after a launch of `launch`, twice that backward.
 fn launched(layers: u32, cost: u64, launch: u64) -> ChunkWork {
@@ -105,7 +105,7 @@ fn estimated(layout: &Layout, works: &[ChunkWork]) -> f64 {
             sheet.stage(0, rank, chunk, &times);
         }
     }
-    course.run(&sheet, 1)[0].passes.iter().copied().fold(0.0, f64::max)
+    course.run(&sheet, 1, &mut Scratch::default())[0].passes.iter().copied().fold(0.0, f64::max)
 }
 
 proptest! {
