@@ -71,6 +71,8 @@ def test_what_is_advised_is_what_packets_say(tmp_path: Path, monkeypatch: pytest
         assert loss in module.LOSSES
         under = {row.name(): row.seconds or 0.0 for row in mended}
         assert under["selective"] < 0.5 * under["go_back_n"], under
+        # Parity is a fifth of what is sent, and nothing is lost beyond it.
+        assert under["erasure"] < 1.3 * seconds["as written", "as written"], under
     assert advice.sentences()[0].startswith(("choose `network.", "keep the network"))
 
 

@@ -19,6 +19,9 @@ LENGTHS = ("2 m", "5 m", "30 m", "100 m", "2 km")
 SENDERS = ("dcqcn", "dctcp", "swift", "newreno", "cubic", "mprdma", "uec", "rccc", "eqds")
 """Transports that need no other key."""
 
+CODED = ("dcqcn", "dctcp", "swift", "newreno", "cubic", "bbr", "mprdma", "uec", "hpcc")
+"""Transports over which parity may go."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -133,6 +136,10 @@ def network(rng: random.Random, shape: str) -> Mapping:
     if transport in ("newreno", "cubic") and random.Random(f"bbr {rng.getstate()[1][:4]}").random() < 0.4:  # noqa: S311
         transport = "bbr"
     found: Mapping = {"transport": transport}
+    if transport in CODED and random.Random(f"erasure {rng.getstate()[1][:4]}").random() < 0.15:  # noqa: S311
+        found["recovery"] = random.Random(f"block {rng.getstate()[1][:4]}").choice(  # noqa: S311
+            ["erasure", {"erasure": {"data": 4, "parity": 1}}, {"erasure": {"data": 40, "parity": 24}}]
+        )
     if shape in ("clos", "fat-tree", "regions"):
         found["load_balancer"] = rng.choice(["ecmp", "ecmp", "destination_modulo", "spray", "adaptive", "reps"])
     if transport == "hpcc":

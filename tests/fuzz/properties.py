@@ -203,8 +203,11 @@ def nics_send_payload_headers_and_what_is_counted_apart(seen: Seen) -> Iterator[
         if ups.height == 0:
             continue
         carried = int(ups["bytes"].sum())
-        least = sent + messages * -(-(sent // messages) // (full - HEADER)) * HEADER
-        most = least
+        packets = -(-(sent // messages) // (full - HEADER))
+        least = sent + messages * packets * HEADER
+        parity = messages * _parity(network.get("recovery"), packets) * min(full, sent // messages + HEADER)
+        # Of packets it may still be on its way at the end.
+        most, least = least + parity, least + (parity if fidelity == "flow" else 0)
         if fidelity == "packet":
             # Each part of a message over several queue pairs has a last packet of its own.
             most += messages * (network.get("queue_pairs", 1) - 1) * HEADER
@@ -213,6 +216,16 @@ def nics_send_payload_headers_and_what_is_counted_apart(seen: Seen) -> Iterator[
         slack = ups.height if fidelity == "flow" else 0
         if not least - slack <= carried <= most + slack:
             yield f"{fidelity}: NICs sent {carried} B, payload and headers are {least} B, with the rest {most} B"
+
+
+def _parity(recovery: object, packets: int) -> int:
+    """Packets of parity of a message of `packets`."""
+    if recovery == "erasure":
+        recovery = {"erasure": {"data": 32, "parity": 8}}
+    if not isinstance(recovery, dict) or "erasure" not in recovery:
+        return 0
+    data, parity = recovery["erasure"]["data"], recovery["erasure"]["parity"]
+    return packets // data * parity + -(-(packets % data) * parity // data)
 
 
 @rule

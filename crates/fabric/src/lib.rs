@@ -9,6 +9,7 @@
 pub mod account;
 pub mod balancers;
 mod boxed;
+pub mod coding;
 pub mod flow;
 pub mod host;
 pub mod message;

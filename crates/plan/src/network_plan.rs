@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use windtunnel_fabric::coding::Coding;
 use windtunnel_fabric::host::{LogGops, Receiver};
 use windtunnel_fabric::packet::transport::Recovery;
 use windtunnel_fabric::packet::{Balancer, NetworkOf, PacketSettings};
@@ -20,6 +21,8 @@ pub struct NetworkPlan {
     pub mtu: Bytes,
     /// Its header.
     pub header: Bytes,
+    /// Parity that messages beyond the scale-up domain carry along.
+    pub coding: Option<Coding>,
     /// Choice among equal paths, of messages and flows.
     pub balancer: LoadBalancer,
     /// What switches can sum.

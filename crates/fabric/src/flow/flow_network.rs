@@ -10,7 +10,8 @@
 //! catches up with a ring would share its NIC among all the rounds it is behind, and its neighbour would get the first
 //! of them last.
 //!
-//! **Wire bytes** = payload + headers of ceil(payload / (mtu − header)) packets beyond the scale-up domain; `mtu` counts
+//! **Wire bytes** = payload + headers of ceil(payload / (mtu − header)) packets beyond the scale-up domain, and parity where messages are
+//! coded ([`crate::coding`]); `mtu` counts
 //! the whole packet. Inside the domain there are no headers. A coupled group counts headers if any of its edges leaves
 //! the domain.
 //!
@@ -31,6 +32,7 @@ use super::settings::{FlowNetworkError, FlowSettings};
 use super::system::FlowSystem;
 use super::transfer::{NONE, Subject, Transfer, slot_of};
 use crate::account::{Account, Delivered, FlowRecord};
+use crate::coding;
 use crate::model::{Arrival, CoupledId, Departure, InStep, Network};
 use crate::observations::{LinkBytes, LinkUsage, Observations, Work};
 use crate::reduction::Turns;
@@ -188,9 +190,12 @@ impl FlowNetwork {
 
     /// Bytes on the wire for `payload` over a path of `class`.
     pub(super) fn wire_bytes(&self, payload: Bytes, class: PathClass) -> u64 {
-        let FlowSettings { mtu, header, .. } = self.settings;
-        let packets = payload.get().div_ceil(mtu.get() - header.get());
-        payload.get() + if class > PathClass::ScaleUp { packets * header.get() } else { 0 }
+        let FlowSettings { mtu, header, coding, .. } = self.settings;
+        if class > PathClass::ScaleUp {
+            coding::wire_bytes(payload.get(), mtu, header, coding)
+        } else {
+            payload.get()
+        }
     }
 
     /// Rate of a link before any change.

@@ -4,6 +4,7 @@ use windtunnel_kernel::{Bytes, Span};
 use windtunnel_topology::LoadBalancer;
 
 use super::system::CapacityError;
+use crate::coding::Coding;
 use crate::reduction::ReductionSettings;
 use crate::wire;
 
@@ -18,6 +19,8 @@ pub struct FlowSettings {
     pub mtu: Bytes,
     /// Header of a packet.
     pub header: Bytes,
+    /// Parity that is sent beside the data.
+    pub coding: Option<Coding>,
     /// Latency of both NICs of a path together, added beyond the scale-up domain.
     pub nic_latency: Span,
     /// What switches can sum.
@@ -51,6 +54,7 @@ impl Default for FlowSettings {
             seed: 0,
             mtu: wire::MTU,
             header: wire::HEADER,
+            coding: None,
             nic_latency: Span::ZERO,
             reduction: ReductionSettings::default(),
             alone: false,

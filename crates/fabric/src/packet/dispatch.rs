@@ -312,7 +312,7 @@ impl<T: Transport> Engine<T> {
                 if id == NO_MESSAGE || parcel.back {
                     return None;
                 }
-                let payload = self.pairs.outgoing[id].payload_of(sequence, self.settings.payload());
+                let payload = self.pairs.outgoing[id].payload_of(sequence);
                 packet.wire = (payload + self.settings.header.get()) as u16;
                 (packet.kind, packet.sequence, packet.detail) = (Kind::Data, sequence, parcel.rank);
             }

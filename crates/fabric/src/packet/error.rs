@@ -250,6 +250,12 @@ pub enum PacketError {
         /// Its name.
         transport: &'static str,
     },
+    /// A transport that counts what it grants, which parity is not part of.
+    #[error("`{transport}` sends what its receiver grants, which knows of no parity")]
+    Coded {
+        /// Its name.
+        transport: &'static str,
+    },
     /// No queue pair to send on.
     #[error("`queue_pairs` is 0, expected at least 1")]
     QueuePairs,

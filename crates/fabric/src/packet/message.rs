@@ -3,11 +3,13 @@
 use windtunnel_kernel::Time;
 
 use super::packets::NONE;
+use crate::coding::{self, Coding};
 
 /// A message at its sender, from the request to the last acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing {
     pub bytes: u64,
+    pub sizes: Sizes,
     /// First packet.
     pub first: u32,
     pub packets: u32,
@@ -25,6 +27,8 @@ pub(super) struct Incoming {
     /// When it is handed over.
     pub start: Time,
     pub packets: u32,
+    /// Of these, up to the last one of data: with them it is whole.
+    pub needed: u32,
     /// The next one of the queue pair.
     pub next: u32,
 }
@@ -80,12 +84,39 @@ impl<M> std::ops::IndexMut<u32> for Slots<M> {
     }
 }
 
-impl Outgoing {
-    /// Payload bytes of its packet `sequence` when a full one carries `payload`.
+/// What the packets of a message carry: all as much but the last one of data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// The last one of data.
+    last: u32,
+    /// What that carries, and what the others do.
+    tail: u32,
+    full: u32,
+}
+
+impl Sizes {
+    /// Of a message of `bytes`, at least 1, of whose packets a full one carries `payload`.
+    pub(super) fn new(bytes: u64, payload: u64, coding: Option<Coding>) -> Self {
+        let data = bytes.div_ceil(payload);
+        let packets = coding::packets(bytes, payload, coding) as u32;
+        let needed = coding.map_or(packets, |coding| coding.needed(packets));
+        let tail = bytes - (data - 1) * payload;
+        // Parity is as long as the longest packet of its block.
+        Self { last: needed - 1, tail: tail as u32, full: payload.min(bytes) as u32 }
+    }
+
+    /// Payload bytes of packet `index`.
     #[inline]
-    pub(super) fn payload_of(&self, sequence: u32, payload: u64) -> u64 {
-        let index = sequence - self.first;
-        if index + 1 == self.packets { self.bytes - u64::from(index) * payload } else { payload }
+    pub(super) fn payload_of(self, index: u32) -> u64 {
+        u64::from(if index == self.last { self.tail } else { self.full })
+    }
+}
+
+impl Outgoing {
+    /// Payload bytes of its packet `sequence`.
+    #[inline]
+    pub(super) fn payload_of(&self, sequence: u32) -> u64 {
+        self.sizes.payload_of(sequence - self.first)
     }
 
     #[inline]
@@ -277,8 +308,20 @@ mod tests {
 
     #[test]
     fn the_last_packet_is_short() {
-        let message = Outgoing { bytes: 10_000, first: 5, packets: 3, flow: 0, next: NONE };
-        assert_eq!([5, 6, 7].map(|sequence| message.payload_of(sequence, 4_096)), [4_096, 4_096, 1_808]);
+        let sizes = Sizes::new(10_000, 4_096, None);
+        let message = Outgoing { bytes: 10_000, sizes, first: 5, packets: 3, flow: 0, next: NONE };
+        assert_eq!([5, 6, 7].map(|sequence| message.payload_of(sequence)), [4_096, 4_096, 1_808]);
         assert!(!message.holds(4) && message.holds(7) && !message.holds(8));
+    }
+
+    #[test]
+    fn parity_is_as_long_as_a_full_packet() {
+        let coding = Coding::new(2, 1).ok();
+        let of = |bytes, packets: u32| {
+            let sizes = Sizes::new(bytes, 1_000, coding);
+            (0..packets).map(|index| sizes.payload_of(index)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(2_500, 5), [1_000, 1_000, 1_000, 500, 1_000]);
+        assert_eq!(of(8, 2), [8, 8]);
     }
 }

@@ -75,6 +75,7 @@ mod receiver;
 mod recover;
 mod reduce;
 mod reorder;
+mod restore;
 mod restraint;
 mod sample;
 mod sampler;

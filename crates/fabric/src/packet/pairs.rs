@@ -19,6 +19,7 @@ use super::packets::flag;
 use super::queue_settings::Color;
 use super::receiver::{Feedbacks, Receiver};
 use super::reorder::Reordering;
+use super::restore::Restored;
 use super::sender::Sender;
 use super::transport::{Endpoint, Kept, MemoryOf, Uses};
 
@@ -36,6 +37,8 @@ pub(super) struct Pairs<E: Endpoint> {
     pub feedbacks: Feedbacks,
     /// Those of the hosts.
     pub clocks: Clocks,
+    /// By receiving half: what erasure coding has restored.
+    pub restored: FxHashMap<u32, Restored>,
     /// What is kept of pairs of NICs.
     pub memories: Memories<MemoryOf<E>>,
     /// Queue pairs that take all planes.
@@ -62,6 +65,7 @@ impl<E: Endpoint> Pairs<E> {
             incoming: Slots::default(),
             feedbacks: Feedbacks::default(),
             clocks,
+            restored: FxHashMap::default(),
             memories: Memories::default(),
             planes: Kept::default(),
             free_senders: Vec::new(),
@@ -149,21 +153,16 @@ impl<E: Endpoint> Pairs<E> {
         self.senders.len()
     }
 
-    /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order; full packets carry
-    /// `payload`, and each has `header` bytes more.
-    pub(super) fn wire_bytes(
-        &self,
-        flow: u32,
-        sequences: impl Iterator<Item = u32>,
-        [payload, header]: [u64; 2],
-    ) -> u64 {
+    /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order; each has `header` bytes more
+    /// than it carries.
+    pub(super) fn wire_bytes(&self, flow: u32, sequences: impl Iterator<Item = u32>, header: u64) -> u64 {
         let mut id = self.senders[flow as usize].oldest;
         let mut sum = 0;
         for sequence in sequences {
             while !self.outgoing[id].holds(sequence) {
                 id = self.outgoing[id].next;
             }
-            sum += self.outgoing[id].payload_of(sequence, payload) + header;
+            sum += self.outgoing[id].payload_of(sequence) + header;
         }
         sum
     }
@@ -332,6 +331,7 @@ impl<E: Endpoint> Pairs<E> {
     /// Frees the place of a receiving half; what its packets carried, and the lengths of both ways.
     pub(super) fn close_receiver(&mut self, receiver: u32, reordering: &mut Reordering) -> (u64, [u32; 2]) {
         self.free_receivers.push(receiver);
+        self.restored.remove(&receiver);
         self.receivers[receiver as usize].close(reordering)
     }
 

@@ -54,6 +54,8 @@ impl<T: Transport> Engine<T> {
         if out_of_order && !in_order_only && receiver.overflows(sequence) && self.settings.acknowledges() {
             self.answer(&packet, false, now);
         }
+        // Restored before it came: its sender knows it as arrived.
+        let late = self.settings.coding.is_some() && self.pairs.is_late(flow, sequence);
         let receiver = &mut self.pairs.receivers[flow as usize];
         let fresh = if sequence == receiver.expected {
             receiver.expected += 1;
@@ -65,7 +67,7 @@ impl<T: Transport> Engine<T> {
             true
         } else if !out_of_order {
             // A copy: the sender does not know yet that it has arrived.
-            now_or_never = true;
+            now_or_never |= !late;
             false
         } else {
             self.account.totals.reordered += 1;
@@ -84,10 +86,14 @@ impl<T: Transport> Engine<T> {
         };
         // What the hops wrote was not sent.
         let wire = packet.wire - self.telemetry.get().map_or(0, Telemetry::wire);
-        if fresh || !in_order_only {
+        if (fresh || !in_order_only) && !late {
             receiver.received += u64::from(wire);
             receiver.copied = receiver.copied.wrapping_add(if fresh { 0 } else { u32::from(wire) });
         }
+        if let Some(coding) = self.settings.coding.filter(|_| fresh) {
+            now_or_never |= self.pairs.restore(coding, flow, sequence, &self.settings);
+        }
+        let receiver = &mut self.pairs.receivers[flow as usize];
         receiver.pending += 1;
         receiver.marked += u16::from(marked);
         let arrived = Arrived { now: Time::from_ps(now), sequence, wire, marked, out_of_order };
@@ -157,17 +163,24 @@ impl<T: Transport> Engine<T> {
 
     /// Reports the messages of a queue pair that are whole, in order; port `p` brought the last packet missing.
     pub(super) fn report(&mut self, p: u32, flow: u32, now: u64) {
-        let receiver = &mut self.pairs.receivers[flow as usize];
-        while receiver.expected >= receiver.whole_at {
+        loop {
+            let receiver = &mut self.pairs.receivers[flow as usize];
+            if receiver.expected < receiver.whole_at {
+                return;
+            }
             let id = receiver.delivering;
-            let Incoming { token, bytes, start, packets, next } = self.pairs.incoming[id];
+            let Incoming { token, bytes, start, packets, next, .. } = self.pairs.incoming[id];
+            let first = receiver.reported;
             receiver.reported += packets;
             receiver.delivering = next;
             receiver.whole_at = match next {
                 NO_MESSAGE => u32::MAX,
-                next => receiver.reported + self.pairs.incoming[next].packets,
+                next => receiver.reported + self.pairs.incoming[next].needed,
             };
             self.pairs.incoming.release(id);
+            if self.settings.coding.is_some() {
+                self.pairs.reported(flow, first, packets, bytes);
+            }
             self.account
                 .complete(p, Completion { token, at: Time::from_ps(now), start, bytes: Bytes::new(bytes) });
             if let Some(crossing) = &self.crossing {

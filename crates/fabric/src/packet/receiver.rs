@@ -28,7 +28,7 @@ pub(super) struct Receiver<P> {
     pub to: u32,
     /// Messages not reported: the first and the last; and how many packets there were up to the end of the first,
     /// `u32::MAX` if there is none. Messages of a queue pair lie one after the other, so it is whole when everything
-    /// before its end has arrived.
+    /// before its last packet of data has arrived.
     pub delivering: u32,
     last: u32,
     pub whole_at: u32,
@@ -188,7 +188,7 @@ impl<P> Receiver<P> {
         if next == NO_MESSAGE {
             self.last = id;
         }
-        self.whole_at = self.reported + messages[self.delivering].packets;
+        self.whole_at = self.reported + messages[self.delivering].needed;
     }
 
     /// Its own NIC port.

@@ -64,8 +64,7 @@ impl<T: Transport> Engine<T> {
 
     /// Bytes on the wire of packets of a queue pair in rising order, none of them acknowledged in order.
     pub(super) fn wire_bytes(&self, flow: u32, sequences: impl Iterator<Item = u32>) -> u64 {
-        let sizes = [self.settings.payload(), self.settings.header.get()];
-        self.pairs.wire_bytes(flow, sequences, sizes)
+        self.pairs.wire_bytes(flow, sequences, self.settings.header.get())
     }
 
     /// An acknowledgement tells of packets that were taken for lost and have not been sent again: they were not.

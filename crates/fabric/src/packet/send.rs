@@ -9,7 +9,7 @@ use windtunnel_topology::Itinerary;
 use super::credit::Spent;
 use super::engine::{Dispatched, Engine, PlanesOf, ProbesOf};
 use super::handles::QueuePair;
-use super::message::{Incoming, NO_MESSAGE, Outgoing};
+use super::message::{Incoming, NO_MESSAGE, Outgoing, Sizes};
 use super::packets::{Kind, NONE, Packet, flag};
 use super::rack::Told;
 use super::sender::Turn;
@@ -46,14 +46,16 @@ impl<T: Transport> Engine<T> {
         let bytes = bytes.get().max(1);
         let packets = u32::try_from(self.settings.packets(Bytes::new(bytes)))
             .expect("a message of fewer than 2^32 packets");
-        Incoming { token, bytes, start: at, packets, next: NO_MESSAGE }
+        let needed = self.settings.coding.map_or(packets, |coding| coding.needed(packets));
+        Incoming { token, bytes, start: at, packets, needed, next: NO_MESSAGE }
     }
 
     /// Hands a message over to a sending half.
     pub(super) fn hand_over(&mut self, at: Time, flow: u32, message: &Incoming) {
         let &Incoming { bytes, packets, .. } = message;
+        let sizes = Sizes::new(bytes, self.settings.payload(), self.settings.coding);
         let message =
-            self.pairs.outgoing.insert(Outgoing { bytes, first: 0, packets, flow, next: NO_MESSAGE });
+            self.pairs.outgoing.insert(Outgoing { bytes, sizes, first: 0, packets, flow, next: NO_MESSAGE });
         let port = self.pairs.senders[flow as usize].port;
         let nic = &mut self.pairs.nics[port as usize];
         nic.starts.push(Reverse((at.ps(), nic.handed, message)));
@@ -125,7 +127,6 @@ impl<T: Transport> Engine<T> {
 
     /// The next packet of a queue pair that has one, transmitted by its leg from `start` on.
     pub(super) fn make_packet(&mut self, flow: u32, leg: u32, start: u64) -> u32 {
-        let payload = self.settings.payload();
         let [plane, to] = self.plane_of(flow, leg);
         let sender = &mut self.pairs.senders[flow as usize];
         let fresh = sender.again >= sender.again_end && sender.resend.count == 0;
@@ -158,7 +159,7 @@ impl<T: Transport> Engine<T> {
                 sender.sending = facts.next;
             }
         }
-        let wire = (facts.payload_of(sequence, payload) + self.settings.header.get()) as u16;
+        let wire = (facts.payload_of(sequence) + self.settings.header.get()) as u16;
         let (hash, path) = match self.settings.balancer {
             _ if sender.flags & flag::ROUTED != 0 => (sender.hash, 0),
             Balancer::Spray { paths } | Balancer::Source { paths } => {

@@ -11,6 +11,7 @@ use super::marks::EcnSettings;
 use super::queue_settings::{self, Color, Discipline, PfcSettings, Pull, QueueSettings};
 use super::transport::{Endpoint, Feature, Need, Recovery, Uses};
 use super::watch_settings::{CaptureSettings, WatchSettings};
+use crate::coding::{self, Coding};
 use crate::reduction::ReductionSettings;
 use crate::wire;
 
@@ -172,6 +173,8 @@ pub struct PacketSettings {
     pub trimming: Option<TrimSettings>,
     /// Whether switches write into packets that ask for it what each hop looks like (in-band telemetry).
     pub telemetry: bool,
+    /// Parity packets that follow those of data.
+    pub coding: Option<Coding>,
     /// Queue pairs over which each message is cut into equal parts, each with its own path number; 1 cuts nothing.
     pub queue_pairs: u32,
     /// NICs of its GPU over which a message spreads, each with queue pairs of its own; at least 1.
@@ -231,6 +234,7 @@ impl Default for PacketSettings {
             ecn_on: Vec::new(),
             trimming: None,
             telemetry: false,
+            coding: None,
             queue_pairs: 1,
             nics: 1,
             in_flight: u32::MAX,
@@ -367,6 +371,9 @@ impl PacketSettings {
         if credit && matches!(recovery, Recovery::None | Recovery::GoBackN) {
             return Err(PacketError::Mends { transport: E::NAME });
         }
+        if credit && self.coding.is_some() {
+            return Err(PacketError::Coded { transport: E::NAME });
+        }
         Ok(())
     }
 
@@ -380,8 +387,8 @@ impl PacketSettings {
         self.mtu.get() - self.header.get()
     }
 
-    /// Packets of a message.
+    /// Packets of a message, its parity among them.
     pub fn packets(&self, bytes: Bytes) -> u64 {
-        bytes.get().max(1).div_ceil(self.payload())
+        coding::packets(bytes.get().max(1), self.payload(), self.coding)
     }
 }

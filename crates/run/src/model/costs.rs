@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use windtunnel_fabric::coding::Coding;
 use windtunnel_fabric::host::{Costs, HostSpec, LogGops, Receiver, SharedNics};
 use windtunnel_fabric::reroute::{SharedRerouter, lock};
 use windtunnel_kernel::{BitRate, Bytes, EndpointId, NicId, Span};
@@ -25,7 +26,11 @@ pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>)
         Some(given) => Costs::uniform(given),
         None => {
             let slow = SlowNics::of(plan, &told.packet.settings.slow_links);
-            with_nics(by_class(plan, spec, rerouter, told.balancer, &slow), &plan.fabric.topology, spec)
+            with_nics(
+                by_class(plan, spec, rerouter, told.balancer, plan.network.coding, &slow),
+                &plan.fabric.topology,
+                spec,
+            )
         }
     };
     costs.with_receiver(told.message.receiver)
@@ -35,7 +40,8 @@ pub(super) fn of(plan: &Plan, spec: HostSpec, rerouter: Option<&SharedRerouter>)
 /// go on while bytes come in.
 pub(super) fn in_turn(plan: &Plan, spec: HostSpec) -> Costs {
     let free = |class: &LogGops| LogGops { overhead: Span::ZERO, gap: Span::ZERO, ..*class };
-    let costs = by_class(plan, spec, None, LoadBalancer::Ideal, &SlowNics::of(plan, &[])).map(free);
+    // Parity behind the last packet of data holds nobody up.
+    let costs = by_class(plan, spec, None, LoadBalancer::Ideal, None, &SlowNics::of(plan, &[])).map(free);
     with_nics(costs, &plan.fabric.topology, spec).with_receiver(Receiver::Aside)
 }
 
@@ -88,6 +94,7 @@ fn by_class(
     spec: HostSpec,
     rerouter: Option<&SharedRerouter>,
     balancer: LoadBalancer,
+    coding: Option<Coding>,
     slow: &SlowNics,
 ) -> Costs {
     let (parts, seed) = (&plan.fabric, plan.seed);
@@ -101,7 +108,10 @@ fn by_class(
     };
     // Its parts leave by several NICs at once.
     let nics = u64::from(nics_of_a_message(topology, spec));
-    let per_byte = |rate| femtoseconds_per_byte(rate, mtu, mtu - header).div_ceil(nics);
+    // Of a long message: a block's bytes on the wire, and its payload.
+    let [data, parity] = coding.map_or([1, 0], |coding| coding.sizes().map(u64::from));
+    let (wire, payload) = (mtu * (data + parity), (mtu - header) * data);
+    let per_byte = |rate| femtoseconds_per_byte(rate, wire, payload).div_ceil(nics);
     let outside = |sample: Option<Sample>| LogGops {
         latency: sample.map_or(Span::ZERO, |sample| sample.latency) + parts.nic_latency,
         overhead: parts.overhead,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use windtunnel_backend::{BackendNetwork, BackendSettings};
 use windtunnel_fabric::Network;
+use windtunnel_fabric::coding::Coding;
 use windtunnel_fabric::flow::{FlowNetwork, FlowSettings};
 use windtunnel_fabric::host::{Host, HostSpec};
 use windtunnel_fabric::message::Latency;
@@ -82,7 +83,8 @@ pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> 
             }
             let balancer = if folded { LoadBalancer::Ideal } else { plan.network.balancer };
             let slow = &plan.network.packet.settings.slow_links;
-            let mut network = flow(plan, spec, slow, balancer, Observing { links: true, records }, false)?;
+            let observing = Observing { links: true, records };
+            let mut network = flow(plan, spec, slow, balancer, plan.network.coding, observing, false)?;
             if let Some(rerouter) = &rerouter {
                 network = network.rerouted(rerouter.clone());
             }
@@ -103,7 +105,7 @@ pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> 
     Ok(Opened { hosts: Host::new(spec, costs, network), rerouter })
 }
 
-/// The flow model where no link inside the fabric is shared and none has failed; those of NICs may be `slow`, and latency may come
+/// The flow model where no link inside the fabric is shared, none has failed, and nothing is lost, so nobody sends parity; links of NICs may be `slow`, and latency may come
 /// first.
 ///
 /// # Errors
@@ -115,7 +117,7 @@ pub(crate) fn ideal(
     latency_first: bool,
 ) -> Result<Hosts, InputError> {
     let nothing = Observing { links: false, records: false };
-    let network = flow(plan, spec, slow, LoadBalancer::Ideal, nothing, latency_first)?;
+    let network = flow(plan, spec, slow, LoadBalancer::Ideal, None, nothing, latency_first)?;
     Ok(Host::new(spec, costs::free(), Box::new(network)))
 }
 
@@ -143,6 +145,7 @@ fn flow(
     spec: HostSpec,
     slow: &[(LinkId, f64)],
     balancer: LoadBalancer,
+    coding: Option<Coding>,
     observing: Observing,
     latency_first: bool,
 ) -> Result<FlowNetwork, InputError> {
@@ -152,6 +155,7 @@ fn flow(
         seed: plan.seed,
         mtu: told.mtu,
         header: told.header,
+        coding,
         // Host constants are latency here: what a message costs the processors of both ends delays it, but
         // does not space it from the next. Message rates are the message model's subject.
         nic_latency: parts.nic_latency + parts.overhead * 2,

@@ -25,6 +25,7 @@ use super::super::experts::dispatcher;
 use super::super::framework::Framework;
 use super::super::kernels::kernels;
 use super::super::model::{Transformer, chunks, model_sheet};
+use super::super::network::coding_of;
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl, variation};
 use super::balance::{Loads, balanced};
@@ -33,7 +34,7 @@ use super::courses::{CourseId, Courses};
 use super::laid::{Laid, Layers, Walk, layers_of, walk_of};
 use super::memory::fullest;
 use super::sized::{Kit, LayoutKey, Pace, Priced, Sized};
-use super::tariff::{Between, Tariffs, Ways};
+use super::tariff::{Between, Tariffs, Ways, Wire};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
@@ -541,8 +542,11 @@ impl Estimator {
             seed: self.scenario.seed,
             slow: &self.slow,
             nic_latency: self.fabric.nic_latency + self.fabric.overhead * 2,
-            mtu: network.mtu.0.get(),
-            header: network.header.0.get(),
+            wire: Wire {
+                mtu: network.mtu.0,
+                header: network.header.0,
+                coding: coding_of(network).filter(|_| !self.ideal),
+            },
             between: &self.between,
             speeds: &self.speeds,
         };

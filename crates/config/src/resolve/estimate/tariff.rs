@@ -11,6 +11,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use windtunnel_fabric::coding::{Coding, wire_bytes};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, RankId, Span};
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
@@ -25,6 +26,25 @@ use windtunnel_workload::schedules::Placement;
 /// Pairs of an exchange's members whose ways are laid at most; beyond, the first groups stand for all.
 const PAIRS: usize = 1 << 18;
 
+/// How messages become bytes on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire {
+    pub mtu: Bytes,
+    pub header: Bytes,
+    pub coding: Option<Coding>,
+}
+
+impl Wire {
+    /// Of a message of `payload` bytes over a path of `class`, as flows count them.
+    fn bytes(self, payload: u64, class: PathClass) -> u64 {
+        if class > PathClass::ScaleUp {
+            wire_bytes(payload, self.mtu, self.header, self.coding)
+        } else {
+            payload
+        }
+    }
+}
+
 /// The fabric as flows see it.
 pub(super) struct Ways<'a> {
     pub topology: &'a Topology,
@@ -33,8 +53,7 @@ pub(super) struct Ways<'a> {
     /// Links slower than the topology says, with the part of their rate that they have.
     pub slow: &'a FxHashMap<LinkId, f64>,
     pub nic_latency: Span,
-    pub mtu: u64,
-    pub header: u64,
+    pub wire: Wire,
     pub between: &'a RefCell<Between>,
     /// Speeds of GPUs relative to their sheet; none where all run as it says.
     pub speeds: &'a [f64],
@@ -226,7 +245,7 @@ pub(super) struct Tariff {
     ring: [f64; 2],
     /// Of exchanges between all members, likewise.
     pairs: [f64; 2],
-    mtu: (u64, u64),
+    wire: Wire,
     known: RefCell<FxHashMap<Asked, [Part; 2]>>,
 }
 
@@ -255,10 +274,7 @@ impl Tariff {
             routing,
             ..CollectiveSpec::new(kind, Bytes::new(bytes))
         };
-        let wire = |payload: u64| {
-            let packets = payload.div_ceil(self.mtu.0 - self.mtu.1);
-            (payload + if self.class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 }) as f64 * 8.0
-        };
+        let wire = |payload: u64| self.wire.bytes(payload, self.class) as f64 * 8.0;
         let cost = self.library.as_ref().and_then(|library| library.0.cost_of(&spec, self.n));
         if let Some(cost) = cost {
             let (payload, rates) = match cost.algorithm {
@@ -291,7 +307,7 @@ pub(super) struct Tariffs {
     roles: FxHashMap<Role, Tariff>,
     /// By pipeline rank: messages to the one after and to the one before, picoseconds a bit, latency, class.
     sides: Vec<[(f64, f64, PathClass); 2]>,
-    mtu: (u64, u64),
+    wire: Wire,
     /// By pipeline rank: the speed of its slowest GPU, and by how much of their time the others wait for it. None where all run as
     /// their sheet says.
     pub paces: Vec<(f64, f64)>,
@@ -378,7 +394,7 @@ impl Tariffs {
         let sides = sides(layout, &grid, ways, &mut classes);
         let shares = Shares::new(layout.pp, &classes);
         let paces = paces(layout.pp, &grid, ways.speeds);
-        Self { roles, sides, mtu: (ways.mtu, ways.header), paces, shares, classes, close: OnceCell::new() }
+        Self { roles, sides, wire: ways.wire, paces, shares, classes, close: OnceCell::new() }
     }
 
     /// The speed at which `stage` is computed.
@@ -400,10 +416,9 @@ impl Tariffs {
 
     /// What messages of `payload` take from `rank` to the one after, and to the one before.
     pub(super) fn sides(&self, rank: u32, payload: Bytes) -> [Side; 2] {
-        self.sides[rank as usize].map(|(per_bit, latency, class)| {
-            let packets = payload.get().div_ceil(self.mtu.0 - self.mtu.1);
-            let wire = payload.get() + if class > PathClass::ScaleUp { packets * self.mtu.1 } else { 0 };
-            Side { busy: wire as f64 * 8.0 * per_bit, latency }
+        self.sides[rank as usize].map(|(per_bit, latency, class)| Side {
+            busy: self.wire.bytes(payload.get(), class) as f64 * 8.0 * per_bit,
+            latency,
         })
     }
 }
@@ -483,7 +498,7 @@ fn tariff(
         latency: all.mean_latency(),
         ring: [loads[0].per_bit(ways), all.per_bit(ways)],
         pairs: [pairs.first().map_or(0.0, |own| own.per_bit(ways)), pairs_all.per_bit(ways)],
-        mtu: (ways.mtu, ways.header),
+        wire: ways.wire,
         known: RefCell::default(),
     };
     // What experts exchange goes between all of them.
@@ -589,8 +604,7 @@ mod tests {
             seed: 1,
             slow: &slow,
             nic_latency,
-            mtu: 4150,
-            header: 66,
+            wire: Wire { mtu: Bytes::new(4150), header: Bytes::new(66), coding: None },
             between: &between,
             speeds: &[],
         };

@@ -15,6 +15,7 @@ pub mod transport;
 mod until;
 
 use windtunnel_fabric::balancers::BALANCERS;
+use windtunnel_fabric::coding::Coding;
 use windtunnel_fabric::packet::transport::{Dcqcn, Endpoint, Recovery};
 use windtunnel_fabric::packet::{
     Background, Balancer, BufferSettings, ChosenRoute, Impairments, MOST_PORTS, PacketError, PacketSettings,
@@ -32,6 +33,7 @@ use windtunnel_topology::LinkId;
 
 pub use self::paths::unsimulated;
 use self::queues::{Switching, switching};
+pub(super) use self::recovery::coding_of;
 use super::marks::{Marks, marked_tiers, marking};
 use super::names::list;
 use super::reduce;
@@ -78,7 +80,19 @@ pub fn plan(around: Around<'_>, source: &str, base: &Inputs) -> Result<NetworkPl
     let (mtu, header) = (network.mtu.0, network.header.0);
     let packet = packet(around, reduction, source)?;
     let (exchange, connections) = (network.exchange, network.connections.0);
-    Ok(NetworkPlan { mtu, header, balancer, reduction, message, packet, exchange, connections, backend })
+    let coding = coding_of(network);
+    Ok(NetworkPlan {
+        mtu,
+        header,
+        coding,
+        balancer,
+        reduction,
+        message,
+        packet,
+        exchange,
+        connections,
+        backend,
+    })
 }
 
 fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Result<PacketPlan, InputError> {
@@ -110,6 +124,7 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
             rate: trimming.rate.map(|rate| rate.0),
         }),
         telemetry: network.telemetry,
+        coding: coding_of(network),
         queue_pairs: network.queue_pairs,
         in_flight: in_flight(network, fabric, balancer, &transport),
         // As in the flow model.
@@ -146,6 +161,8 @@ fn packet(around: Around<'_>, reduction: ReductionSettings, source: &str) -> Res
             }
             PacketError::Needs { key: "telemetry", .. } => refused.hint("set `network.telemetry: true`"),
             PacketError::Unanswered { .. } => refused.hint("set `network.ack_every` to 1 or more"),
+            PacketError::Coded { .. } => InputError::new(place("recovery"), error.to_string())
+                .hint("leave `recovery` out, or choose another transport, such as `dcqcn` or `swift`"),
             PacketError::Mends { .. } => InputError::new(place("recovery"), error.to_string())
                 .hint("expected `timer`, `selective` or `rack`"),
             _ => refused,
@@ -284,7 +301,11 @@ fn testify(packet: &PacketPlan, network: &Network, evidence: &mut EvidenceList) 
             }
             (false, _) => ("inferred", "what goes with the transport"),
         };
-        evidence.add(&format!("recovery {}", recovery::words(recovery)), kind, source);
+        let mut words = recovery::words(recovery);
+        if let Some([data, parity]) = packet.settings.coding.map(Coding::sizes) {
+            words = format!("erasure coding of {data} + {parity} packets, beyond it {words}");
+        }
+        evidence.add(&format!("recovery {words}"), kind, source);
     }
     for (what, module) in [
         ("path chooser", &network.path_chooser),

@@ -1,6 +1,7 @@
 //! How losses are mended: what a scenario writes, or what goes with its transport and its paths.
 
-use windtunnel_fabric::packet::transport::{Recovery, SELECTIVE};
+use windtunnel_fabric::coding::Coding;
+use windtunnel_fabric::packet::transport::{ERASURE, Recovery, SELECTIVE};
 use windtunnel_fabric::packet::{Balancer, TransportChoice};
 
 use super::parameters::Refused;
@@ -15,6 +16,12 @@ const NEAR: u32 = 3;
 /// Whether packets of a queue pair take many paths at a time.
 fn spreads(network: &Network) -> bool {
     packet_balancer(network).is_some_and(Balancer::spreads)
+}
+
+/// The parity that messages carry along, as far as it can be.
+pub(in crate::resolve) fn coding_of(network: &Network) -> Option<Coding> {
+    let keys = network.recovery.filter(|written| *written.of == ERASURE)?.erasure;
+    Coding::new(keys.data, keys.parity).ok()
 }
 
 /// What takes the place of a transport's usual recovery where packets overtake one another: what goes by their order would take
@@ -55,6 +62,15 @@ pub(super) fn mending(
             "expected a whole number from 1 on, found 0",
             "3 is usual",
         );
+    }
+    if *written.of == ERASURE {
+        let keys = written.erasure;
+        return match Coding::new(keys.data, keys.parity) {
+            Err(error) => refused("recovery.erasure", &error.to_string(), "32 and 8 are usual"),
+            // What is missing shows once its block has passed.
+            Ok(_) if spreads(network) => Ok(law.mending(Recovery::Rack)),
+            Ok(_) => Ok(law.mending(Recovery::Selective { reorder: FAR })),
+        };
     }
     let one_path = packet_balancer(network).is_some_and(Balancer::is_fixed);
     let own = match usual {

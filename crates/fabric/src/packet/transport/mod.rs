@@ -100,7 +100,7 @@ pub use policy::{SwitchPolicy, Unasked};
 pub use probe::{Lane, Own, Probe, Probed, Replied, Reply};
 pub use profile::Profile;
 pub use rccc::{Rccc, RcccFlow};
-pub use recoveries::{Mending, RECOVERIES, SELECTIVE};
+pub use recoveries::{ERASURE, Mending, RECOVERIES, SELECTIVE};
 pub use seen::{
     BalancerPacket, BalancerPort, BalancerSwitch, StagePacket, StagePort, StageQueue, StageVerdict,
 };

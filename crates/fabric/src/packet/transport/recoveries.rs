@@ -48,7 +48,14 @@ const TIMER: Mending = Mending {
     recovery: |_| Recovery::TIMER,
 };
 
+/// The one that restores losses at the receiver, where a block has enough ([`crate::coding`]); what is left is sent again as
+/// [`SELECTIVE`] or [`RACK`] has it.
+pub const ERASURE: Mending = Mending {
+    entry: Entry::new("erasure", "parity beside the data restores them; what it cannot is sent again"),
+    recovery: |reorder| Recovery::Selective { reorder },
+};
+
 /// All, in the order in which they are listed.
-pub const RECOVERIES: [&Mending; 5] = [&NONE, &GO_BACK_N, &SELECTIVE, &RACK, &TIMER];
+pub const RECOVERIES: [&Mending; 6] = [&NONE, &GO_BACK_N, &SELECTIVE, &RACK, &TIMER, &ERASURE];
 
 windtunnel_kernel::table! { Mending: "recovery", RECOVERIES }
