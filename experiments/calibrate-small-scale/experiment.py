@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST = nccl.SMALL_SCALE
 SMALL, LARGE = "< 1 MiB", ">= 1 MiB"
+STEADY = 0.1
+"""A run further from the median of runs alike was disturbed, or those were."""
 
 
 def observe(_: Results) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def observe(_: Results) -> dict[str, Any]:
     judged: dict[str, list[Row]] = defaultdict(list)
     table = nccl.scale(data, systems)
     for row in table.rows if table is not None else []:
-        if any(nccl.members(scale) <= MOST for scale in fits.rows[row.system].scales):
+        if row.system in fits.rows and any(nccl.members(scale) <= MOST for scale in fits.rows[row.system].scales):
             judged[row.system].append(row)
     every = pl.concat([_errors(fits, name, rows) for name, rows in sorted(judged.items())])
     by_system = every.group_by("system", "size").agg(
@@ -45,22 +47,23 @@ def observe(_: Results) -> dict[str, Any]:
         pl.col("alike").abs().quantile(0.95, "linear").alias("alike_p95"),
     )
     found: dict[str, Any] = {"by_system": by_system.sort("system", "size"), "systems": len(judged)}
-    for name, size in (("small", SMALL), ("large", LARGE)):
-        off = every.filter(pl.col("size") == size)["off"].abs().to_numpy()
+    small, large = every.filter(pl.col("size") == SMALL), every.filter(pl.col("size") == LARGE)
+    steady = large.filter(pl.col("alike").abs().fill_null(0.0) <= STEADY)
+    found["steady_rows"] = len(steady) / len(large)
+    for name, rows in (("small", small), ("large", large), ("steady", steady)):
+        off = rows["off"].abs().to_numpy()
         found |= {f"{name}_median": float(np.median(off)), f"{name}_p95": float(np.percentile(off, 95))}
     by_scale = every.group_by("system", "size", "scale").agg(pl.col("off").abs().median())
     return {**found, "by_scale": by_scale.sort("system", "size", "scale")}
 
 
 def _errors(fits: Fits, name: str, rows: list[Row]) -> pl.DataFrame:
-    """Predicted/measured - 1 of a system's larger scales: fitted on the small ones, by its pool alone, and of runs alike."""
+    """Predicted/measured - 1 of larger scales: by a fit on the small ones, by the pool alone, by the runs alike."""
     system = fits.systems[name]
     variants = [whole(values, limits(system)) for values in (fits.of(name, most=MOST), fits.without_system(name))]
     measured = np.array([row.measured for row in rows])
     off, pool = np.array(Asked([row.scenario["collective"] for row in rows]).times(variants)) / measured - 1.0
-    cells = [
-        (row.groups["scale"], row.groups["kind"], row.scenario["collective"]["bytes"]) for row in rows
-    ]
+    cells = [(row.groups["scale"], row.groups["kind"], row.scenario["collective"]["bytes"]) for row in rows]
     alike: dict[object, list[float]] = defaultdict(list)
     for cell, seconds in zip(cells, measured, strict=True):
         alike[cell].append(float(seconds))

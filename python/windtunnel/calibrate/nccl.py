@@ -84,7 +84,7 @@ OWN_OF: dict[str, frozenset[str]] = {
 OF_ONE_MACHINE = frozenset({"slow_leaf", "sustained", "copy_launch"})
 """Constants of a machine or a setting that few have: no pool is asked for them."""
 UNSOURCED = frozenset({f"crowd.{i}" for i in range(3)})
-"""Constants that no source states and few machines are large enough to tell: what a pool has of them is what they say."""
+"""Constants that no source states and few machines are large enough to tell: a pool has what those say of them."""
 OF_HOST = frozenset({
     "launch", "issue", "channel", "base", "hop_scale_up", "share_scale_up", "share_sums", "base_sums",
     "peer_scale_up", "exchange_scale_up",
@@ -109,7 +109,7 @@ EACH = 300.0
 
 @dataclass
 class Rows:
-    """What is fitted: questions, seconds, weights, scales; one that was measured often once, with its (lower) median."""
+    """What is fitted: questions, seconds, weights, scales; one that was measured often once, with its lower median."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)
     measured: list[float] = field(default_factory=list)
@@ -167,8 +167,8 @@ def rows_of(data: Path, systems: Mapping[str, System]) -> dict[str, Rows]:
     for key, question in asked.items():
         rows = found[key[0]]
         rows.asked.append(question)
-        # What others send at the time only adds: of an even number of runs the lower of the two in the middle. A mean of two
-        # would be of no run where one was disturbed, as a third of those on large parts of shared networks are.
+        # What others send meanwhile only adds: of an even number of runs the lower of the two in the middle. A mean of
+        # two would be of no run where one was disturbed, as a third of those on large parts of shared networks are.
         rows.measured.append(statistics.median_low(measured[key]))
         rows.weights.append(1.0 / alike[kinds[key]])
         rows.scales.append(nccl.scale_of(kinds[key][2]))  # type: ignore[arg-type]
@@ -283,9 +283,7 @@ class Fits:
     def of(self, name: str, without: str | None = None, most: int | None = None) -> dict[str, float]:
         """A system's constants, on all its scales but one, of at most `most` ranks."""
         rows = self.rows[name]
-        kept = rows.only(
-            scale != without and (most is None or nccl.members(scale) <= most) for scale in rows.scales
-        )
+        kept = rows.only(scale != without and (most is None or nccl.members(scale) <= most) for scale in rows.scales)
         middle = self.without_system(name)
         if not kept.asked:
             return middle

@@ -233,7 +233,7 @@ def scale_of(ranks: Ranks) -> str:
 
 def members(scale: str) -> int:
     """The ranks of a scale, as `scale_of` names it."""
-    return int(scale.split()[0])
+    return int(scale.partition(" ")[0])
 
 
 def asked_of(system: System, run: Run, size: int, *, without: str | None = None) -> dict[str, Any]:
