@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from windtunnel.experiments.check import Results
 
 RUNS = 2
+SIZES = mpi.SIZES[:-1]
+"""1 MiB alone would take two thirds of the time, and 256 KiB asks as well."""
 
 
 def observe(_: Results) -> dict[str, Any]:
     """The launches, and how far off each fidelity is."""
     shape = Shape(acknowledgements="short")
-    runs = list(mpi.launches(shape, list(SETS), mpi.SIZES, RUNS))
+    runs = list(mpi.launches(shape, list(SETS), SIZES, RUNS))
     found = record(shape, runs)
     rows = [
         {

@@ -61,6 +61,7 @@ PRIORS: dict[str, float | tuple[float, float, float]] = {
 """NCCL's own constants (seconds, shares, bytes; LL, LL128, Simple), and inferred ones for what it has none of."""
 TCP = "tcp"
 EFA = "efa"
+OTHER = "other"
 PRIORS_OF: dict[str, dict[str, float | tuple[float, float, float]]] = {
     TCP: {
         "share_network": (0.0625, 0.85, 0.125), "exchange_network": 0.125,
@@ -82,6 +83,14 @@ OWN_OF: dict[str, frozenset[str]] = {
 """Constants of which rows of other networks say nothing: no machine of such a network has rows."""
 OF_ONE_MACHINE = frozenset({"slow_leaf", "sustained", "copy_launch"})
 """Constants of a machine or a setting that few have: no pool is asked for them."""
+UNSOURCED = frozenset({f"crowd.{i}" for i in range(3)})
+"""Constants that no source states and few machines are large enough to tell: a pool has what those say of them."""
+OF_HOST = frozenset({
+    "launch", "issue", "channel", "base", "hop_scale_up", "share_scale_up", "share_sums", "base_sums",
+    "peer_scale_up", "exchange_scale_up",
+})  # fmt: skip
+"""Constants of what does not leave a host: networks that say nothing of one another share them, and what sharing a
+fabric costs (`UNSOURCED`)."""
 NEGLIGIBLE = 0.02
 """A constant that changes no row by this share when it grows by half is not asked for."""
 OVER = 1.2
@@ -100,7 +109,7 @@ EACH = 300.0
 
 @dataclass
 class Rows:
-    """What is fitted: questions, seconds, weights, scales; a question that was measured often once, with its median."""
+    """What is fitted: questions, seconds, weights, scales; one that was measured often once, with its lower median."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)
     measured: list[float] = field(default_factory=list)
@@ -158,7 +167,9 @@ def rows_of(data: Path, systems: Mapping[str, System]) -> dict[str, Rows]:
     for key, question in asked.items():
         rows = found[key[0]]
         rows.asked.append(question)
-        rows.measured.append(statistics.median(measured[key]))
+        # What others send meanwhile only adds: of an even number of runs the lower of the two in the middle. A mean of
+        # two would be of no run where one was disturbed, as a third of those on large parts of shared networks are.
+        rows.measured.append(statistics.median_low(measured[key]))
         rows.weights.append(1.0 / alike[kinds[key]])
         rows.scales.append(nccl.scale_of(kinds[key][2]))  # type: ignore[arg-type]
     for name, rows in found.items():
@@ -205,9 +216,13 @@ def _fit(
     parts: Sequence[tuple[Rows, Mapping[str, Any], float]],
     middle: Mapping[str, float],
     belief: float,
+    loose: frozenset[str],
     left: frozenset[str] = frozenset(),
 ) -> dict[str, float]:
-    """All constants, fitted on (rows, limits that a system states, weight) of systems; `left` stay in the middle."""
+    """All constants, fitted on (rows, limits that a system states, weight) of systems.
+
+    They hold to `middle` by `belief`, `loose` ones by `ALONE_BELIEF`; `left` stay there.
+    """
     ready = [Asked(rows.asked) for rows, _, _ in parts]
 
     def predict(sets: list[dict[str, float]]) -> np.ndarray:
@@ -224,7 +239,7 @@ def _fit(
     kept = [name for name, size in zip(asked_for, effect, strict=True) if size > NEGLIGIBLE]
     measured = [value for rows, _, _ in parts for value in rows.measured]
     weights = [weight * value for rows, _, weight in parts for value in rows.weights]
-    beliefs = [ALONE_BELIEF if name in OF_ONE_MACHINE else belief for name in kept]
+    beliefs = [ALONE_BELIEF if name in loose else belief for name in kept]
     return {**middle, **settle(kept, middle, measured, weights, predict, beliefs)}
 
 
@@ -252,8 +267,12 @@ class Fits:
                 total = sum(rows.weights)
                 parts.append((rows, limits(system), KIN[common] * min(1.0, EACH / total)))
             middle = flat({**PRIORS, **PRIORS_OF.get(network, {})})
+            if network == TCP:
+                others = self.kin(generation_, OTHER, without)
+                shared = {n: v for n, v in others.items() if n in UNSOURCED or n.partition(".")[0] in OF_HOST}
+                middle |= shared
             left = OF_ONE_MACHINE | OWN_OF.get(network, frozenset())
-            self.pools[key] = middle if not parts else _fit(parts, middle, POOL_BELIEF, left)
+            self.pools[key] = middle if not parts else _fit(parts, middle, POOL_BELIEF, UNSOURCED, left)
         return self.pools[key]
 
     def without_system(self, name: str) -> dict[str, float]:
@@ -261,14 +280,14 @@ class Fits:
         system = self.systems[name]
         return self.kin(generation(system), kind_of_network(system), machine(system))
 
-    def of(self, name: str, without: str | None = None) -> dict[str, float]:
-        """A system's constants, on all its scales but one."""
+    def of(self, name: str, without: str | None = None, most: int | None = None) -> dict[str, float]:
+        """A system's constants, on all its scales but one, of at most `most` ranks."""
         rows = self.rows[name]
-        kept = rows.only(scale != without for scale in rows.scales)
+        kept = rows.only(scale != without and (most is None or nccl.members(scale) <= most) for scale in rows.scales)
         middle = self.without_system(name)
         if not kept.asked:
             return middle
-        return _fit([(kept, limits(self.systems[name]), 1.0)], middle, SYSTEM_BELIEF)
+        return _fit([(kept, limits(self.systems[name]), 1.0)], middle, SYSTEM_BELIEF, OF_ONE_MACHINE)
 
     def errors(self, name: str, values: Mapping[str, float], scale: str | None = None) -> np.ndarray:
         """|predicted/measured - 1| of a system's rows, of one scale if given."""
@@ -279,7 +298,7 @@ class Fits:
 
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
-NETWORKS = ("connectx", "slingshot", "efa", "thor", "other", TCP)
+NETWORKS = ("connectx", "slingshot", EFA, "thor", OTHER, TCP)
 """Kin of which pools are written, whether or not rows of some were measured."""
 
 

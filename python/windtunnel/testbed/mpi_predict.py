@@ -38,6 +38,8 @@ WIRE = 1_250_000_000
 """Bytes a second at which veth pairs take no time."""
 BESIDE = 9
 """A stream on which nothing else is."""
+AFTER_MESSAGES = 1 << 62
+"""Beyond the number of any message: where a step stands that waits for none, among those of one instant."""
 
 
 def operations(run: Launched, one: Measured) -> list[tuple[Operation, list[list[Round]]]]:
@@ -235,6 +237,10 @@ class _Fluid:
         """Of flows, as far as they are final."""
         self.queues: dict[tuple[int, int], list[tuple[float, Step]]] = {}
         """What a connection has not begun."""
+        self.latest: dict[tuple[int, int], int] = {}
+        """The last flow that a connection has begun."""
+        self.first: dict[int, tuple[float, int, int, int] | None] = {}
+        """A rank's step that can be done first, of ranks to which nothing has happened since it was looked for."""
         self.arrived: dict[tuple[int, int, int], list[tuple[float, int]]] = {}
         """Messages that nobody has received yet: when they came, and their flow."""
         self.bucket = {host: (0.0, float(_burst(shape))) for host in run.hosts}
@@ -247,15 +253,7 @@ class _Fluid:
             if len(ends) != len(self.flows):
                 ends = simulate_flows(self.links, self.flows)
             flow = min((i for i in range(len(self.flows)) if i not in self.ends), key=lambda i: ends[i], default=None)
-            step = min(
-                (
-                    (*when, rank, at)
-                    for rank, own in enumerate(self.steps)
-                    for at, one in enumerate(own)
-                    if (when := self._due(rank, one)) is not None
-                ),
-                default=None,
-            )
+            step = min((one for rank in range(len(self.steps)) if (one := self._first(rank)) is not None), default=None)
             if step is not None and (flow is None or step[0] <= ends[flow]):
                 ready, _, rank, at = step
                 self._do(rank, self.steps[rank].pop(at), ready)
@@ -267,10 +265,19 @@ class _Fluid:
             raise RunError(f"{sum(len(own) for own in self.steps)} steps wait for each other")
         return max(max(times.values()) for times in self.over)
 
+    def _first(self, rank: int) -> tuple[float, int, int, int] | None:
+        """When a rank's first step can be done, which of one instant comes first, the rank, and the step's place."""
+        if rank not in self.first:
+            due = ((self._due(rank, one), at) for at, one in enumerate(self.steps[rank]))
+            self.first[rank] = min(((*when, rank, at) for when, at in due if when is not None), default=None)
+        return self.first[rank]
+
     def _end(self, flow: int, when: float) -> None:
         """A message has come."""
         self.ends[flow] = when
         source, to, step = self.whose[flow]
+        self.first.pop(source, None)
+        self.first.pop(to, None)
         self.arrived.setdefault((source, to, step.tag), []).append((when, flow))
         if step.waits:
             self.over[source][step.name] = when
@@ -282,12 +289,13 @@ class _Fluid:
             return None
         ready = max((over[name] for name in step.after), default=0.0)
         if step.kind != "receive":
-            return ready, len(self.flows)
+            return ready, AFTER_MESSAGES
         waiting = self.arrived.get((step.peer, rank, step.tag))
         return (max(ready, waiting[0][0]), waiting[0][1]) if waiting else None
 
     def _do(self, rank: int, step: Step, ready: float) -> None:
         over = self.over[rank]
+        self.first.pop(rank, None)
         if step.kind == "pause":
             over[step.name] = ready + self.overhead + 1e-6
         elif step.kind == "compute":
@@ -304,11 +312,12 @@ class _Fluid:
     def _begin(self) -> None:
         """Begins what is first of its connection."""
         for (source, to), queue in self.queues.items():
-            under_way = [i for i, whose in enumerate(self.whose) if whose[:2] == (source, to)]
-            if not queue or any(i not in self.ends for i in under_way):
+            latest = self.latest.get((source, to))
+            if not queue or (latest is not None and latest not in self.ends):
                 continue
             ready, step = queue.pop(0)
-            begun = max(ready, max((self.ends[i] for i in under_way), default=0.0))
+            begun = ready if latest is None else max(ready, self.ends[latest])
+            self.latest[source, to] = len(self.flows)
             self.flows.append(self._flow(source, to, step.amount, begun))
             self.whose.append((source, to, step))
 

@@ -231,6 +231,11 @@ def scale_of(ranks: Ranks) -> str:
     return f"{ranks.hosts * ranks.ranks} ranks on {ranks.hosts}"
 
 
+def members(scale: str) -> int:
+    """The ranks of a scale, as `scale_of` names it."""
+    return int(scale.partition(" ")[0])
+
+
 def asked_of(system: System, run: Run, size: int, *, without: str | None = None) -> dict[str, Any]:
     """What a row of `run` asks: its ranks, settings and way."""
     slow = leaves_a_slow_leaf(system, run.operation, run.hosts, run.ranks.ranks)
