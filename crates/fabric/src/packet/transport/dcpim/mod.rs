@@ -98,6 +98,7 @@ impl Dispatcher for DcPim {
     type Used = Dispatching;
     type Nic = DcPimNic;
     const NAME: &'static str = "dcpim";
+    const SPRAYS: bool = true;
 
     fn check(&self, _: &FabricFacts) -> Result<(), String> {
         if self.alpha < 1.0 {
