@@ -26,7 +26,7 @@ PERMUTATIONS = {
     "dcpim": (10.9, 34.8, 69.9, 70.4, 75.5, 150.0),
     "pfabric": (11.0, 106.3, 105.8, 126.2, 162.8, 229.7),
 }
-# What docs/transports/dcsim.md says to be off, and by how much at most: there the events of one instant scramble a window.
+# What docs/transports/dcsim.md says to be off, and by how much at most: events of one instant scramble a window there.
 OFF = {("pfabric", 87): 0.20, ("pfabric", 88): 0.15, ("pfabric", 174): 0.20}
 
 # The same simulator where they come in the order in which they were made, over the permutations that are drawn here.
