@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +24,9 @@ from windtunnel.experiments.collectives import (
     scenario,
     sizes_of,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXAMPLE = ROOT / "examples" / "dcsim-all-to-all.yaml"
 
@@ -90,6 +94,37 @@ def test_paths_are_drawn_around_what_has_failed_too() -> None:
     found = figures(None)
     assert found == figures("spray")
     assert found["arrived_late"] > 0
+
+
+def core_ports(folder: Path, case: Case) -> dict[str, int]:
+    """Data packets by port of a core switch, without a load balancer in the scenario; those with none are left out."""
+    text, files = scenario(case, case.traffic(1))
+    del text["network"]["load_balancer"]
+    for name, body in files.items():
+        (folder / name).write_text(body, encoding="utf-8")
+    path = folder / "scenario.json"
+    path.write_text(json.dumps(text), encoding="utf-8")
+    rows = windtunnel.run(path).links.iter_rows(named=True)
+    return {row["name"]: row["data_packets"] for row in rows if row["name"].startswith("spine") and row["data_packets"]}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("failed", [(), ("agg0.0 -> spine0",)])
+@pytest.mark.parametrize("transport", ["dcsim", "phost", "pfabric", "dcpim", "homa", "sird"])
+def test_packets_spread_over_the_core_by_default(tmp_path: Path, transport: str, failed: tuple[str, ...]) -> None:
+    # Pod 0 sends to pod 3 and pod 1 to pod 2. Each took one core switch, whether a cable had failed or not.
+    flows = [(0, 15, 200, 0), (4, 11, 200, 0)]
+    carried = core_ports(tmp_path, Case(transport, lambda _: flows, fabric=Fabric(failed=failed)))
+    expected = {f"spine{core} -> agg{pod}.{core % 2}" for core in range(4) for pod in (2, 3)}
+    if failed:
+        expected -= {"spine0 -> agg3.0"}
+    assert set(carried) == expected
+    assert min(carried.values()) > 200 / 4 / 2
+
+
+@pytest.mark.engine
+def test_expresspass_keeps_to_one_path_by_default(tmp_path: Path) -> None:
+    assert len(core_ports(tmp_path, Case("expresspass", lambda _: [(0, 15, 200, 0)]))) == 1
 
 
 @pytest.mark.engine

@@ -14,7 +14,7 @@ SIZES = (0.5, 1, 2, 4, 8)
 DENSE = (0.5, 1, 2)
 
 WHY = {
-    "all_to_all_half_dcpim_over_pfabric": "16 hosts; on 128 hosts dcPIM takes 1,483 us and pFabric 693",
+    "all_to_all_half_dcpim_over_pfabric": "16 hosts; on 128 hosts dcPIM takes 1,489 us and pFabric 693",
 }
 """By figure observed: why a claim on it does not hold."""
 

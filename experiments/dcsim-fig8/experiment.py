@@ -14,7 +14,7 @@ SIZES = (0.5, 2)
 
 WHY = {
     "dcsim_over_best": "pHost, which loses a third of what it sends, is faster at half a BDP",
-    "dcsim_over_others": "pHost again, over which it is 1.16; over dcPIM it is 0.62, over pFabric 0.09",
+    "dcsim_over_others": "pHost again, over which it is 1.16; over dcPIM it is 0.70, over pFabric 0.09",
     "loss_least_of_others": "pFabric also drops a third in its hosts, before the network",
 }
 """By figure observed: why a claim on it does not hold."""

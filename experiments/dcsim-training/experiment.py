@@ -29,6 +29,8 @@ WHY = {
     "mixtral_cables_fail_over_others": "DCSIM loses 0.05% there, UEC 1.5% and RCCC 1.7%; what its step takes longer it "
     "takes longer on the full fabric too",
     "llama_cables_fail_over_others": "0.2 ms of 74, as on the full fabric",
+    "exposed_over_paper": "0.88 of dcPIM's, 21 ms of whose step besides wait for late peers (straggler; 0.5 of "
+    "DCSIM's); 0.45 of pHost's, 0.05 of pFabric's",
     "loss_least_of_paper": "pFabric's, which loses 2.8% in its hosts besides. After a time-out of 62 us it goes on "
     "with one packet, so it sends slow cables little; dcPIM and pHost lose 31%",
 }

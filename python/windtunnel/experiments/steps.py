@@ -53,7 +53,7 @@ PAPER = ("dcpim", "phost", "pfabric")
 LATER = ("uec", "rccc", "ndp", "mrc")
 """Those that trim."""
 
-ROUTED_MS, FAIL_MS = 10, 5
+FAIL_MS, ROUTED_MS = 5, 10
 """When cables fail, and for how long only the switches at their ends know."""
 
 CABLES = ("agg0.0 -> spine0", "agg2.1 -> spine3")

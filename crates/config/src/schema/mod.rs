@@ -116,7 +116,8 @@ pub struct Network {
     pub mtu: Size,
     /// Header bytes of each packet.
     pub header: Size,
-    /// How a path is chosen among equal ones.
+    /// How a path is chosen among equal ones. If left out: `ecmp`, but `spray` for packets of `dcsim`, `phost`, `pfabric`, `dcpim`,
+    /// `homa` and `sird`, which were published so.
     pub load_balancer: LoadBalancer,
     /// Transport protocol (packet fidelity), the usual combination of a `congestion` law and a `recovery`. If left out: `dctcp`, or
     /// what goes with `congestion`. `hpcc` needs `telemetry`, `ndp` `trimming`. A program of one's own may bring more, whose names are

@@ -95,6 +95,13 @@ macro_rules! transports {
                 }
             }
 
+            /// Whether its packets take paths of their own one by one where the scenario does not say how paths are chosen.
+            pub const fn sprays(&self) -> bool {
+                match self {
+                    $(Self::$member(_) => <<$type as Transport>::Dispatcher as Dispatcher>::SPRAYS,)+
+                }
+            }
+
             fn known(&self) -> &dyn Known {
                 match self {
                     $(Self::$member(transport) => transport,)+

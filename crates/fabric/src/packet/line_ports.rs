@@ -2,10 +2,18 @@
 
 use super::engine::{Dispatched, Engine};
 use super::lines::{Choice, LINE_BITS, PortLines};
-use super::packets::{Kind, flag};
+use super::packets::{Kind, Packet, flag};
 use super::port::DATA;
 use super::timeline::Class;
 use super::transport::{Dispatcher, FabricFacts, Feature, LinePort, MOST_LINES, Transport};
+
+/// The line of a packet at ports with `count` of them.
+#[inline]
+fn line_of(packet: &Packet, count: usize) -> usize {
+    let last = count - 1;
+    let own = packet.flags & flag::REDUCED == 0;
+    if own { usize::from(packet.queue & ((1 << LINE_BITS) - 1)).min(last) } else { last }
+}
 
 impl<T: Transport> Engine<T> {
     /// Lays out the lines of all ports.
@@ -38,12 +46,7 @@ impl<T: Transport> Engine<T> {
         let lines = &mut dispatch.lines;
         let packet = &mut self.packets[id];
         packet.joined = now;
-        let (wire, last) = (u32::from(packet.wire), lines.count - 1);
-        let line = if packet.flags & flag::REDUCED == 0 {
-            usize::from(packet.queue & ((1 << LINE_BITS) - 1)).min(last)
-        } else {
-            last
-        };
+        let (wire, line) = (u32::from(packet.wire), line_of(packet, lines.count));
         if !lines.has_room(p, line, wire) {
             self.drop_packet(p, id);
             return;
@@ -78,8 +81,38 @@ impl<T: Transport> Engine<T> {
             self.drop_packet(p, id);
             return;
         }
-        self.push_line(p, id, now);
-        self.serve_line(p, now);
+        if !self.pass_line(p, id, now) {
+            self.push_line(p, id, now);
+            self.serve_line(p, now);
+        }
+    }
+
+    /// Starts a packet that has come to a switch's port at once, where nothing is before it; whether it has started, or was dropped by
+    /// the stage. Most hops are such, and lines cost more than the rest of one.
+    #[inline]
+    fn pass_line(&mut self, p: u32, id: u32, now: u64) -> bool {
+        let Some(dispatch) = self.dispatch.get_mut() else { return false };
+        let (lines, port) = (&mut dispatch.lines, &mut self.fabric.ports[p as usize]);
+        if lines.places[p as usize].some != 0 || port.free_at > now || port.down {
+            return false;
+        }
+        let packet = &mut self.packets[id];
+        let wire = u32::from(packet.wire);
+        let Some(marks) = lines.pass(p, line_of(packet, lines.count), wire, now) else { return false };
+        packet.joined = now;
+        if marks {
+            packet.flags |= flag::MARKED;
+            self.account.totals.marks += 1;
+            port.counters.marks += 1;
+        }
+        port.held = wire;
+        port.counters.deepest = port.counters.deepest.max(wire);
+        if self.stage_drops(p, id, now, |_| 0) {
+            self.drop_packet(p, id);
+        } else {
+            self.begin(p, id, now);
+        }
+        true
     }
 
     /// Starts everything on a switch's port whose turn has come by `now`, and sees to it that it is touched when the next turn comes.

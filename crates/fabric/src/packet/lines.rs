@@ -157,6 +157,27 @@ impl PortLines {
         waiting.packets < rule.packets && waiting.bytes + wire <= rule.bytes
     }
 
+    /// Lets a packet of `wire` bytes through a port that is free and where nothing waits, with its token: as if it joined its line and were
+    /// taken off at once. Whether it is to be marked; `None` if it may not start now, or has no room.
+    #[inline]
+    pub(super) fn pass(&mut self, p: u32, line: usize, wire: u32, now: u64) -> Option<bool> {
+        let place = &mut self.places[p as usize];
+        let rule = &self.rules[usize::from(place.rule)].2;
+        let law = &rule.lines[line];
+        if law.packets == 0 || wire > law.bytes || rule.shared.is_some_and(|shared| wire > shared) {
+            return None;
+        }
+        if let Some(Bucket { interval, depth }) = law.bucket {
+            let full_at = &mut self.each[p as usize * self.count + line].full_at;
+            if full_at.saturating_sub(u64::from(depth - 1) * interval.ps()) > now {
+                return None;
+            }
+            *full_at = (*full_at).max(now) + interval.ps();
+        }
+        place.since = now;
+        Some(wire > law.mark_above)
+    }
+
     /// Puts a packet at the end of a line; whether it is to be marked.
     #[inline]
     pub(super) fn push(&mut self, p: u32, line: usize, id: u32, packets: &mut Packets) -> bool {

@@ -13,18 +13,23 @@ pub(super) fn packet_balancer(network: &Network) -> Option<Balancer> {
     network.load_balancer.of.packets.map(|make| make(around))
 }
 
-/// The same beside `transport`: one that draws paths itself goes by path numbers where the scenario names no balancer. By the
-/// default, ECMP, its packets would take the one way that is laid down for a flow around failed cables and switches.
+/// The same beside `transport`: one that was published to send each packet by a path of its own, or that draws paths itself,
+/// goes by path numbers where the scenario names no balancer. By the default, ECMP, all packets of a flow would take one way,
+/// around failed cables and switches too.
 pub(super) fn beside(network: &Network, transport: &Chosen) -> Balancer {
-    if draws_paths(transport) && !network.load_balancer.given {
+    if !network.load_balancer.given && known(transport).is_some_and(|known| known.sprays()) {
         return Balancer::Spray { paths: network.paths };
     }
     packet_balancer(network).unwrap_or_default()
 }
 
 fn draws_paths(transport: &Chosen) -> bool {
-    let known = TransportChoice::by_name(&transport.name).filter(|_| !transport.own);
-    known.is_some_and(|known| known.draws_paths())
+    known(transport).is_some_and(|known| known.draws_paths())
+}
+
+/// The built-in transport, if it is one.
+fn known(transport: &Chosen) -> Option<TransportChoice> {
+    TransportChoice::by_name(&transport.name).filter(|_| !transport.own)
 }
 
 /// Refuses a load balancer that the scenario names beside a transport that draws paths itself, which packets would have to keep to.

@@ -124,6 +124,7 @@ impl Dispatcher for PFabric {
     type Used = Dispatching;
     type Nic = PFabricNic;
     const NAME: &'static str = "pfabric";
+    const SPRAYS: bool = true;
 
     fn lines(&self, port: &LinePort, fabric: &FabricFacts) -> Lines {
         let shared = if port.nic { self.host_buffer } else { fabric.buffer.unwrap_or(self.port_buffer) };

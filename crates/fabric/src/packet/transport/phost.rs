@@ -234,6 +234,7 @@ impl Dispatcher for PHost {
     type Used = Dispatching;
     type Nic = PHostNic;
     const NAME: &'static str = "phost";
+    const SPRAYS: bool = true;
 
     fn lines(&self, port: &LinePort, fabric: &FabricFacts) -> Lines {
         let shared = (!port.nic).then(|| fabric.buffer.unwrap_or(self.port_buffer));

@@ -5,9 +5,13 @@
 //! later a sender grants what it has free, and as the next begins the receiver accepts. In the first round both prefer what is nearest to its
 //! end, later they draw. A channel that is idle in the present epoch may be used at once, by the lowest priority (a prompt one).
 //!
-//! **Data.** In its epoch a receiver gives each matched flow a token every channels / c packet times, while less than a window is out. Flows
+//! **Data.** Matches are of hosts. In its epoch a receiver gives each sender that it is matched with a token every channels / c packet times,
+//! for the flow from there that is nearest to its end, while less than a window of that is out. A match lasts for its epoch, whatever ends. Flows
 //! of at most a bandwidth–delay product are sent at once; what they lose is asked for as a long flow is. Ports know priorities by the
 //! size of flows.
+//!
+//! **Slots left.** From the announcement of a flow that is sent at once on, the token clocks of a receiver pass over as many slots as it has
+//! packets, of all its matches together; another announcement sets the number anew. So does the simulator of the paper's authors.
 //!
 //! **As far as it goes.** Clocks agree. A sender whose grants are accepted twice over shares its port.
 
@@ -47,6 +51,8 @@ pub struct DcPim {
     pub resend: f64,
     /// For how long a full window waits, likewise.
     pub window_timeout: f64,
+    /// Whether a receiver leaves as many token slots as a flow that is sent at once has packets.
+    pub hold: bool,
     /// Bytes that a port keeps waiting, where `network.buffers` is not given.
     pub port_buffer: u32,
     /// No say: losses are mended as above.
@@ -68,6 +74,7 @@ impl Default for DcPim {
             window: 1.0,
             resend: 1.0,
             window_timeout: 1.1,
+            hold: true,
             port_buffer: 500_000,
             recovery: Recovery::TIMER,
             timeout: Span::from_us(1_000),
@@ -88,6 +95,7 @@ super::built_in::built_in! {
         "token_window" => Positive(window), "tokens out without data, in bandwidth–delay products";
         "resend" => Positive(resend), "from a pass to the next over what is missing, in bandwidth–delay products";
         "window_timeout" => Positive(window_timeout), "for how long a full window waits, in bandwidth–delay products";
+        "hold" => Flag(hold), "whether receivers leave token slots to the packets of flows that are sent at once";
         "port_buffer" => Count(port_buffer), "bytes of a port's buffer where `network.buffers` is not given";
     }
 }
@@ -98,6 +106,7 @@ impl Dispatcher for DcPim {
     type Used = Dispatching;
     type Nic = DcPimNic;
     const NAME: &'static str = "dcpim";
+    const SPRAYS: bool = true;
 
     fn check(&self, _: &FabricFacts) -> Result<(), String> {
         if self.alpha < 1.0 {
@@ -142,7 +151,8 @@ impl Dispatcher for DcPim {
     }
 
     fn accept(&self, nic: &mut DcPimNic, facts: &FlowFacts) {
-        nic.peers.push(Peer { from: facts.peer, ..Peer::default() });
+        let mate = nic.mate(facts.peer);
+        nic.peers.push(Peer { mate, ..Peer::default() });
     }
 
     fn abandon(&self, nic: &mut DcPimNic, flow: u32, back: bool) {
@@ -181,6 +191,9 @@ impl Dispatcher for DcPim {
                     peer.got.limit = a;
                     // What is sent at once is asked for when it should have come.
                     peer.sleeps = if c == 1 { now + short } else { 0 };
+                    if c == 1 && self.hold {
+                        nic.hold = b;
+                    }
                 } else if peer.got.left() == 0 {
                     // Announced again though all of it is here: what told so was lost.
                     let note = Note { kind: ACK, a: peer.got.expected, ..Note::default() };
@@ -238,18 +251,15 @@ impl Dispatcher for DcPim {
         if data.whole || !data.fresh {
             nic.note(data.flow, true, Note { kind: ACK, a: data.expected, ..Note::default() }, out);
         }
-        let window = |each: &Match| (nic.window * each.channels / nic.channels).max(1);
+        let now = data.now.ps();
         let peer = &nic.peers[data.flow as usize];
-        let (left, free) = (peer.got.left(), peer.got.out());
-        if left == 0 {
-            nic.present.retain(|each| each.flow != data.flow);
-            nic.coming.retain(|each| each.flow != data.flow);
-        } else if peer.sleeps <= data.now.ps()
-            && let Some(place) =
-                nic.present.iter().position(|each| each.flow == data.flow && each.next == u64::MAX)
-            && free <= window(&nic.present[place])
+        let (mate, free) = (peer.mate, peer.got.out());
+        let stopped = |each: &Match| each.mate == mate && each.next == u64::MAX;
+        if let Some(place) = nic.present.iter().position(stopped)
+            && free <= nic.window_of(&nic.present[place])
+            && nic.nearest(mate, now).is_ok_and(|flow| flow == data.flow)
         {
-            (nic.present[place].next, nic.present[place].until) = (data.now.ps(), u64::MAX);
+            (nic.present[place].next, nic.present[place].until) = (now, u64::MAX);
         }
     }
 

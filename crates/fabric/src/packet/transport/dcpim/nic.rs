@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use windtunnel_kernel::random::combine;
 
 use super::super::dispatch::{Load, Note, Outbox, Parcel};
@@ -39,17 +40,18 @@ pub(super) struct Flow {
 /// A flow that is received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    pub(super) from: u32,
+    /// Its sender, by number among those that this port has heard of.
+    pub(super) mate: u32,
     pub(super) got: Received,
     /// Until when it is short, or waits for what it has been given.
     pub(super) sleeps: u64,
     pub(super) listed: bool,
 }
 
-/// A flow that is matched: channels of the epoch, and its token clock.
+/// A sender that is matched: channels of the epoch, and its token clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Match {
-    pub(super) flow: u32,
+    pub(super) mate: u32,
     pub(super) channels: u32,
     pub(super) priority: u8,
     /// Until when its tokens are good.
@@ -84,6 +86,8 @@ pub struct DcPimNic {
     pub(super) window: u32,
     pub(super) resend: u64,
     pub(super) window_timeout: u64,
+    /// Token slots left to packets that need no token.
+    pub(super) hold: u32,
     pub(super) slack: u64,
     pub(super) patience: u64,
     pub(super) paths: u32,
@@ -92,6 +96,11 @@ pub struct DcPimNic {
     pub(super) peers: Vec<Peer>,
     /// Peers with something missing.
     pub(super) listed: Vec<u32>,
+    /// The same by sender, and the numbers of senders.
+    pub(super) mates: Vec<Vec<u32>>,
+    pub(super) mate_of: FxHashMap<u32, u32>,
+    /// Used again from round to round: which request is a sender's, plus one.
+    pub(super) asks: Vec<u32>,
     pub(super) watch: VecDeque<(u64, u32)>,
     /// The receiver's next round, from the first of all.
     pub(super) next_round: Option<u64>,
@@ -136,10 +145,50 @@ impl DcPimNic {
         epoch * self.rounds + within
     }
 
+    /// The number of a sender, by its port.
+    pub(super) fn mate(&mut self, from: u32) -> u32 {
+        let next = self.mates.len() as u32;
+        let mate = *self.mate_of.entry(from).or_insert(next);
+        if mate == next {
+            self.mates.push(Vec::new());
+            self.asks.push(0);
+        }
+        mate
+    }
+
+    /// The flow of a sender that is nearest to its end, of those that may have tokens; else from when on one may, or never.
+    pub(super) fn nearest(&self, mate: u32, now: u64) -> Result<u32, u64> {
+        let (mut best, mut wake) = (None, u64::MAX);
+        for &flow in &self.mates[mate as usize] {
+            let peer = &self.peers[flow as usize];
+            let left = peer.got.left();
+            if left == 0 {
+                continue;
+            }
+            if peer.sleeps > now {
+                wake = wake.min(peer.sleeps);
+            } else if best.is_none_or(|(least, _)| left < least) {
+                best = Some((left, flow));
+            }
+        }
+        best.map(|(_, flow)| flow).ok_or(wake)
+    }
+
+    /// Tokens that a match may have out.
+    pub(super) fn window_of(&self, each: &Match) -> u32 {
+        (self.window * each.channels / self.channels).max(1)
+    }
+
     pub(super) fn list(&mut self, number: u32, now: u64) {
         let peer = &mut self.peers[number as usize];
         if peer.got.left() > 0 && !std::mem::replace(&mut peer.listed, true) {
+            let mate = peer.mate;
             self.listed.push(number);
+            self.mates[mate as usize].push(number);
+            // A match of its sender that had nothing to do goes on.
+            for each in self.present.iter_mut().filter(|each| each.mate == mate && each.next == u64::MAX) {
+                (each.next, each.until) = (now, u64::MAX);
+            }
         }
         if self.next_round.is_none() && !self.listed.is_empty() {
             self.next_round = Some(self.round_from(now));
@@ -157,13 +206,10 @@ impl DcPimNic {
         }
     }
 
-    /// Channels that the receiver has matched to a flow, and all of them.
-    pub(super) fn matched(matches: &[Match], flow: Option<u32>) -> u32 {
-        matches
-            .iter()
-            .filter(|each| flow.is_none_or(|flow| each.flow == flow))
-            .map(|each| each.channels)
-            .sum()
+    /// Channels that the receiver has matched to a sender, and all of them.
+    pub(super) fn matched(matches: &[Match], mate: Option<u32>) -> u32 {
+        let asked = |each: &&Match| mate.is_none_or(|mate| each.mate == mate);
+        matches.iter().filter(asked).map(|each| each.channels).sum()
     }
 
     /// What the receiver does as a round begins.
@@ -175,9 +221,13 @@ impl DcPimNic {
         if number.is_multiple_of(self.rounds) {
             self.turn_epoch(now);
         }
-        self.listed.retain(|&each| {
-            let peer = &mut self.peers[each as usize];
+        let Self { listed, peers, mates, .. } = self;
+        listed.retain(|&each| {
+            let peer = &mut peers[each as usize];
             peer.listed = peer.got.left() > 0;
+            if !peer.listed {
+                mates[peer.mate as usize].retain(|&other| other != each);
+            }
             peer.listed
         });
         if self.listed.is_empty() && self.present.is_empty() && self.coming.is_empty() {
@@ -196,14 +246,16 @@ impl DcPimNic {
         for Offer { flow, channels, prompt, .. } in grants {
             let free = self.channels - Self::matched(&self.coming, None).min(self.channels);
             let channels = channels.min(free);
-            if channels == 0 || self.peers[flow as usize].got.left() == 0 {
+            let mate = self.peers[flow as usize].mate;
+            let done = |&flow: &u32| self.peers[flow as usize].got.left() == 0;
+            if channels == 0 || self.mates[mate as usize].iter().all(done) {
                 continue;
             }
             let busy = Self::matched(&self.present, None).min(self.channels);
             let prompt = prompt.min(self.channels - busy).min(channels);
             let good = |epoch: u64| epoch * self.phase + self.matching + self.slack;
             self.coming.push(Match {
-                flow,
+                mate,
                 channels,
                 priority: 0,
                 good: good(epoch + 1),
@@ -213,14 +265,13 @@ impl DcPimNic {
             if prompt > 0 {
                 // A prompt channel ends with the matching, and what is late then has lost its turn.
                 let good = good(epoch) - self.slack;
-                self.present.push(Match {
-                    flow,
-                    channels: prompt,
-                    priority: PROMPT,
-                    good,
-                    next: now,
-                    until: u64::MAX,
-                });
+                let of_it = |each: &&mut Match| each.mate == mate && each.priority == PROMPT;
+                if let Some(known) = self.present.iter_mut().find(of_it) {
+                    (known.channels, known.next, known.until) = (known.channels + prompt, now, u64::MAX);
+                } else {
+                    let (priority, next, until) = (PROMPT, now, u64::MAX);
+                    self.present.push(Match { mate, channels: prompt, priority, good, next, until });
+                }
             }
             let note = Note { kind: ACCEPT, a: channels, b: prompt, c: number };
             self.note(flow, true, note, out);
@@ -231,11 +282,12 @@ impl DcPimNic {
     pub(super) fn turn_epoch(&mut self, now: u64) {
         self.present.clear();
         let mut coming = std::mem::take(&mut self.coming);
-        coming.sort_by_key(|each| self.peers[each.flow as usize].got.left());
+        let left = |flow: &u32| self.peers[*flow as usize].got.left();
+        coming.sort_by_cached_key(|each| self.mates[each.mate as usize].iter().map(left).min());
         let mut before = 0;
         for mut each in coming {
-            // Several grants of one flow make one match.
-            if let Some(known) = self.present.iter_mut().find(|known| known.flow == each.flow) {
+            // Several grants of one sender make one match.
+            if let Some(known) = self.present.iter_mut().find(|known| known.mate == each.mate) {
                 known.channels += each.channels;
                 before += each.channels;
                 continue;
@@ -244,8 +296,10 @@ impl DcPimNic {
             before += each.channels;
             each.next = now;
             // Each epoch has a window of its own: what is out of the last one may have lost its turn.
-            let peer = &mut self.peers[each.flow as usize];
-            peer.got.seen = peer.got.given;
+            for &flow in &self.mates[each.mate as usize] {
+                let got = &mut self.peers[flow as usize].got;
+                got.seen = got.given;
+            }
             self.present.push(each);
         }
     }
@@ -261,18 +315,24 @@ impl DcPimNic {
         // Of each sender the flow nearest to its end.
         for &each in &self.listed {
             let peer = &self.peers[each as usize];
-            if peer.sleeps > now && peer.got.given == 0 {
+            if peer.sleeps > now {
                 continue;
             }
-            match chosen.iter_mut().find(|other| self.peers[**other as usize].from == peer.from) {
-                Some(other) if self.peers[*other as usize].got.left() > peer.got.left() => *other = each,
-                Some(_) => {}
-                None => chosen.push(each),
+            let place = &mut self.asks[peer.mate as usize];
+            if *place == 0 {
+                chosen.push(each);
+                *place = chosen.len() as u32;
+            } else {
+                let other = &mut chosen[*place as usize - 1];
+                if self.peers[*other as usize].got.left() > peer.got.left() {
+                    *other = each;
+                }
             }
         }
         for flow in chosen {
-            let left = self.peers[flow as usize].got.left();
-            let has = Self::matched(&self.present, Some(flow)) + Self::matched(&self.coming, Some(flow));
+            let (left, mate) = (self.peers[flow as usize].got.left(), self.peers[flow as usize].mate);
+            self.asks[mate as usize] = 0;
+            let has = Self::matched(&self.present, Some(mate)) + Self::matched(&self.coming, Some(mate));
             let need = left.div_ceil(self.per_channel).saturating_sub(has).min(free);
             if need > 0 {
                 let note =
@@ -318,19 +378,22 @@ impl DcPimNic {
             if each.next > now && each.until > now {
                 continue;
             }
-            let window = (self.window * each.channels / self.channels).max(1);
-            let (slot, channels) = (self.slot, self.channels);
-            let peer = &mut self.peers[each.flow as usize];
-            let out_now = peer.got.out();
-            if peer.got.left() == 0 {
-                (self.present[place].next, self.present[place].until) = (u64::MAX, u64::MAX);
+            let window = self.window_of(&each);
+            let pause = self.slot * u64::from(self.channels) / u64::from(each.channels.max(1));
+            if self.hold > 0 {
+                self.hold -= 1;
+                (self.present[place].next, self.present[place].until) = (now + pause, u64::MAX);
                 continue;
             }
-            if peer.sleeps > now {
-                (self.present[place].next, self.present[place].until) = (u64::MAX, peer.sleeps);
-                continue;
-            }
-            if out_now > window {
+            let flow = match self.nearest(each.mate, now) {
+                Ok(flow) => flow,
+                Err(wake) => {
+                    (self.present[place].next, self.present[place].until) = (u64::MAX, wake);
+                    continue;
+                }
+            };
+            let peer = &mut self.peers[flow as usize];
+            if peer.got.out() > window {
                 if each.until <= now {
                     peer.got.seen = peer.got.given - window;
                 } else {
@@ -343,17 +406,17 @@ impl DcPimNic {
                 // A pass is over.
                 peer.got.at = peer.got.expected;
                 peer.sleeps = now + self.resend;
-                (self.present[place].next, self.present[place].until) = (u64::MAX, peer.sleeps);
+                (self.present[place].next, self.present[place].until) = (now + pause, u64::MAX);
                 continue;
             };
             peer.got.at = sequence + 1;
             let (token, good) = (peer.got.given, each.good);
             peer.got.given += 1;
-            self.present[place].next = now + slot * u64::from(channels) / u64::from(each.channels.max(1));
+            self.present[place].next = now + pause;
             self.present[place].until = u64::MAX;
             let note = Note { kind: TOKEN, a: sequence, b: token, c: good << 4 | u64::from(each.priority) };
             self.counts[0] += 1;
-            self.note(each.flow, true, note, out);
+            self.note(flow, true, note, out);
         }
     }
 

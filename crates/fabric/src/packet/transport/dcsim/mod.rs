@@ -197,6 +197,7 @@ impl Dispatcher for Dcsim {
     type Nic = DcsimNic;
     const NAME: &'static str = "dcsim";
     const DRAWS_PATHS: bool = true;
+    const SPRAYS: bool = true;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if (1..4).contains(&fabric.priorities) {

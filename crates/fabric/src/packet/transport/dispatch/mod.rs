@@ -291,6 +291,9 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
     /// Whether it draws the path of each packet itself, which switches have to keep to.
     const DRAWS_PATHS: bool = false;
 
+    /// Whether its packets take paths of their own one by one, as it was published, where the scenario does not say how paths are chosen.
+    const SPRAYS: bool = false;
+
     /// Whether what goes back takes the links of what comes, the other way: each queue pair has one path then, whatever the path numbers.
     #[inline]
     fn is_symmetric(&self) -> bool {

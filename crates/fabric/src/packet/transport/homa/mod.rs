@@ -107,6 +107,7 @@ impl Dispatcher for Homa {
     type Used = Dispatching;
     type Nic = HomaNic;
     const NAME: &'static str = "homa";
+    const SPRAYS: bool = true;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if (1..self.levels).contains(&fabric.priorities) {

@@ -191,6 +191,7 @@ impl Dispatcher for Sird {
     type Used = Dispatching;
     type Nic = SirdNic;
     const NAME: &'static str = "sird";
+    const SPRAYS: bool = true;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if self.priorities && (1..3).contains(&fabric.priorities) {
