@@ -1,4 +1,4 @@
-"""Erasure coding (`network.recovery: erasure`): what it costs, what it saves, and that counters mean the same everywhere."""
+"""Erasure coding (`network.recovery: erasure`): what it costs, what it saves, and what other fidelities make of it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ jobs:
 
 
 def run(
-    folder: Path, text: str, *pairs: tuple[str, object], sizes: tuple[int, ...] = (), **more: Any
-) -> dict[str, Any]:  # noqa: ANN401
+    folder: Path, text: str, *pairs: tuple[str, object], sizes: tuple[int, ...] = (), threads: int | None = None
+) -> dict[str, Any]:
     """The summary of a run of `text`; messages of `sizes` bytes are sent one after the other from host 0 to 1."""
     folder.mkdir(exist_ok=True)
     (folder / "scenario.yaml").write_text(text, encoding="utf-8")
@@ -59,7 +59,7 @@ def run(
     (folder / "pair.goal").write_text(
         f"num_ranks 2\nrank 0 {{\n{sends}\n}}\nrank 1 {{\n{takes}\n}}\n", encoding="utf-8"
     )
-    result = windtunnel.run(folder / "scenario.yaml", overrides=dict(pairs), **more)
+    result = windtunnel.run(folder / "scenario.yaml", overrides=dict(pairs), threads=threads)
     return dict(result.summary)
 
 
