@@ -307,7 +307,6 @@ impl Estimator {
         Ok(sized)
     }
 
-    #[expect(clippy::too_many_lines, reason = "the steps of a run's own layout, one after another")]
     fn made(&mut self, choice: &Choice) -> Result<Sized, InputError> {
         let place = self.place();
         let at = format!("{place}.workload");
@@ -373,9 +372,10 @@ impl Estimator {
         };
         let placement = Placement { shape, ranks: layout.pp, chunks: layout.schedule.chunks() };
         let tariffs = self.tariffs(&layout, placement);
-        let courses = match layout.schedule.is_searched() {
-            true => None,
-            false => Some(self.courses.of(&layout, &layout.schedule, &place)?),
+        let courses = if layout.schedule.is_searched() {
+            None
+        } else {
+            Some(self.courses.of(&layout, &layout.schedule, &place)?)
         };
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
