@@ -11,9 +11,8 @@
 //! of them last.
 //!
 //! **Wire bytes** = payload + headers of ceil(payload / (mtu − header)) packets beyond the scale-up domain, and parity where messages are
-//! coded ([`crate::coding`]); `mtu` counts
-//! the whole packet. Inside the domain there are no headers. A coupled group counts headers if any of its edges leaves
-//! the domain.
+//! coded ([`crate::coding`]); `mtu` counts the whole packet. Inside the domain there are no headers. A coupled group counts headers if
+//! any of its edges leaves the domain.
 //!
 //! **Memory** is bounded by live messages, the coupled groups prepared, and 128 bins per link with traffic if observed.
 

@@ -31,7 +31,10 @@ pub(super) struct Restored {
 impl<E: Endpoint> Pairs<E> {
     /// Whether packet `sequence`, which arrives now, had been restored.
     pub(super) fn is_late(&mut self, flow: u32, sequence: u32) -> bool {
-        self.restored.get_mut(&flow).is_some_and(|restored| restored.missing.remove(&sequence))
+        let receiver = &self.receivers[flow as usize];
+        // Most packets come in their turn, and need not be looked for.
+        (sequence < receiver.expected || receiver.beyond.has(sequence))
+            && self.restored.get_mut(&flow).is_some_and(|restored| restored.missing.remove(&sequence))
     }
 
     /// A message of so many packets and bytes, the first of which is `first`, has been reported: its parity may still come.

@@ -105,8 +105,8 @@ pub(crate) fn open(plan: &Plan, options: &RunOptions, opening: &Opening<'_>) -> 
     Ok(Opened { hosts: Host::new(spec, costs, network), rerouter })
 }
 
-/// The flow model where no link inside the fabric is shared, none has failed, and nothing is lost, so nobody sends parity; links of NICs may be `slow`, and latency may come
-/// first.
+/// The flow model where no link inside the fabric is shared, none has failed, and nothing is lost, so nobody sends parity; links of
+/// NICs may be `slow`, and latency may come first.
 ///
 /// # Errors
 /// [`InputError`] when packets leave no room for payload.

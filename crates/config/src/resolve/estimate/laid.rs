@@ -14,7 +14,7 @@ use windtunnel_workload::schedules::{Placement, Schedule, Shape};
 
 use super::choice::{Answer, Depth};
 use super::courses::CourseId;
-use super::sized::Sized;
+use super::prepared::Prepared;
 use super::tariff::Tariffs;
 
 /// Bytes of the norm of a gradient.
@@ -28,7 +28,7 @@ pub(super) type Layers = (u32, u64, bool, bool);
 
 /// A layout that fits its model, with the prices of its stages.
 pub(super) struct Laid {
-    pub sized: Rc<Sized>,
+    pub prepared: Rc<Prepared>,
     /// By stage.
     pub prices: Vec<Rc<StagePrice>>,
     pub optimisers: Vec<f64>,
@@ -103,12 +103,12 @@ pub(super) fn walk_of(
 
 impl Laid {
     fn stage(&self, rank: u32, chunk: u32) -> usize {
-        self.sized.placement.stage(rank, chunk as u16) as usize
+        self.prepared.placement.stage(rank, chunk as u16) as usize
     }
 
     /// Whether data-parallel exchanges of its pipeline ranks have to share links.
     fn is_crowded(&self) -> bool {
-        self.sized.tariffs.shares.crowd() > CROWDED
+        self.prepared.tariffs.shares.crowd() > CROWDED
     }
 
     /// Whether its passes and exchanges are followed together: parameters are gathered throughout, or messages meet others on links.
@@ -133,20 +133,20 @@ impl Laid {
     }
 
     fn crowded<T>(&self, schedule: &Schedule, of: impl FnOnce(Crowded<'_>) -> T) -> T {
-        let (gathering, reducing) = exchanges(&self.sized.layout);
+        let (gathering, reducing) = exchanges(&self.prepared.layout);
         // What is gathered once a step is asked for at its start.
-        let (gathering, prefetch) = match self.sized.layout.zero {
+        let (gathering, prefetch) = match self.prepared.layout.zero {
             0 => (Gathering::None, 0),
-            3 => (gathering, self.sized.layout.prefetch as usize),
+            3 => (gathering, self.prepared.layout.prefetch as usize),
             _ => (Gathering::Once, usize::MAX),
         };
-        let chunks = u32::from(self.sized.placement.chunks);
+        let chunks = u32::from(self.prepared.placement.chunks);
         let stages = (0..schedule.ranks()).flat_map(|rank| (0..chunks).map(move |chunk| (rank, chunk)));
         let prices: Vec<&StagePrice> =
             stages.map(|(rank, chunk)| &*self.prices[self.stage(rank, chunk)]).collect();
         let side = |side: Side| Part { latency: side.latency, work: side.busy };
         let sides: Vec<[Part; 2]> = (0..schedule.ranks())
-            .map(|rank| self.sized.tariffs.sides(rank, self.prices[0].send).map(side))
+            .map(|rank| self.prepared.tariffs.sides(rank, self.prices[0].send).map(side))
             .collect();
         of(Crowded {
             schedule,
@@ -156,9 +156,9 @@ impl Laid {
             prices: &prices,
             sides: &sides,
             shares: if self.walk == Walk::Close {
-                self.sized.tariffs.close()
+                self.prepared.tariffs.close()
             } else {
-                &self.sized.tariffs.shares
+                &self.prepared.tariffs.shares
             },
         })
     }
@@ -172,9 +172,11 @@ impl Laid {
                 buckets.map(|bucket| Leaving { parts: bucket.parts, ..Leaving::default() }).collect()
             })
             .collect();
-        if self.is_crowded() && self.walk == Walk::Line && self.sized.placement.shape != Shape::Bidirectional
+        if self.is_crowded()
+            && self.walk == Walk::Line
+            && self.prepared.placement.shape != Shape::Bidirectional
         {
-            return drained(&self.sized.tariffs.shares, &asked);
+            return drained(&self.prepared.tariffs.shares, &asked);
         }
         let queued = |list: &Vec<Leaving>| {
             let all = list.iter().map(|bucket| bucket.parts[0].alone() + bucket.parts[1].alone());
@@ -189,8 +191,8 @@ impl Laid {
 
     /// Writes what `rank` takes into `lane` of `sheet`, whose parameters come as `gathered` says ([`Self::gathered`]).
     pub(super) fn write(&self, course: &Course, sheet: &mut Sheet, lane: usize, rank: u32, gathered: &[f64]) {
-        let split = self.sized.layout.schedule.name.splits_backward();
-        let gathering = exchanges(&self.sized.layout).0;
+        let split = self.prepared.layout.schedule.name.splits_backward();
+        let gathering = exchanges(&self.prepared.layout).0;
         let mut ends = gathered.iter();
         for &chunk in course.entered(rank) {
             let found = &self.prices[self.stage(rank, chunk)];
@@ -199,8 +201,13 @@ impl Laid {
                 bound = bound.max(end + bucket.after);
             }
             let other = if course.chunks() > 1 { 1 - chunk.min(1) } else { chunk };
-            let paired = if self.sized.layout.schedule.name.overlaps() {
-                pair(&self.sized.layout, found, &self.prices[self.stage(rank, other)], &*self.sized.tariffs)
+            let paired = if self.prepared.layout.schedule.name.overlaps() {
+                pair(
+                    &self.prepared.layout,
+                    found,
+                    &self.prices[self.stage(rank, other)],
+                    &*self.prepared.tariffs,
+                )
             } else {
                 0.0
             };
@@ -221,7 +228,7 @@ impl Laid {
             };
             sheet.stage(lane, rank, chunk, &times);
         }
-        let [up, down] = self.sized.tariffs.sides(rank, self.prices[0].send);
+        let [up, down] = self.prepared.tariffs.sides(rank, self.prices[0].send);
         sheet.sides(lane, rank, up, down);
     }
 
@@ -232,10 +239,10 @@ impl Laid {
             None => first,
         };
         let chunks = 0..course.chunks();
-        let split = self.sized.layout.schedule.name.splits_backward();
+        let split = self.prepared.layout.schedule.name.splits_backward();
         let kinds: &[usize] = if split { &[0, 2, 3] } else { &[0, 1] };
-        let batches = f64::from(self.sized.layout.microbatches);
-        let share = if self.sized.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
+        let batches = f64::from(self.prepared.layout.microbatches);
+        let share = if self.prepared.placement.shape == Shape::Bidirectional { 0.5 } else { 1.0 };
         let of = |rank: u32, take: &dyn Fn(&StagePrice, usize) -> f64| -> f64 {
             let stages = chunks.clone().map(|chunk| &self.prices[self.stage(rank, chunk)]);
             stages.map(|found| kinds.iter().map(|&kind| take(found, kind)).sum::<f64>()).sum::<f64>()
@@ -249,7 +256,7 @@ impl Laid {
             .unwrap_or(0);
         let compute = computes[busiest as usize];
         let passes = of(busiest, &|found, kind| found.paced(kind));
-        let gathering = exchanges(&self.sized.layout).0;
+        let gathering = exchanges(&self.prepared.layout).0;
         let last = ends[0].passes.iter().copied().fold(0.0, f64::max);
         let waits = match ends[0].waited.get(busiest as usize) {
             Some(waited) => waited * whole / first.max(1.0),
@@ -267,20 +274,23 @@ impl Laid {
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
         let held: f64 =
-            self.sized.tariffs.paces.iter().zip(&computes).map(|(pace, computes)| computes * pace.1).sum();
+            self.prepared.tariffs.paces.iter().zip(&computes).map(|(pace, computes)| computes * pace.1).sum();
         answer.held_s = held / f64::from(course.ranks()) * seconds;
         answer.layers.clone_from(&self.layers);
         answer.memory_bytes = self.memory.get();
-        answer.micro_batches = self.sized.layout.microbatches;
-        answer.mfu =
-            if self.sized.peak > 0.0 { self.sized.flops / (whole * seconds) / self.sized.peak } else { 0.0 };
-        answer.tokens_per_s = self.sized.tokens as f64 / (whole * seconds);
+        answer.micro_batches = self.prepared.layout.microbatches;
+        answer.mfu = if self.prepared.peak > 0.0 {
+            self.prepared.flops / (whole * seconds) / self.prepared.peak
+        } else {
+            0.0
+        };
+        answer.tokens_per_s = self.prepared.tokens as f64 / (whole * seconds);
     }
 
     /// The end of a step whose passes ended at `ends`.
     fn finish(&self, course: &Course, ends: &Ends) -> f64 {
-        let layout = &self.sized.layout;
-        let rates = &*self.sized.tariffs;
+        let layout = &self.prepared.layout;
+        let rates = &*self.prepared.tariffs;
         let ranks = course.ranks();
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()
@@ -293,14 +303,14 @@ impl Laid {
             })
             .collect();
         let drains = self.is_crowded() && layout.zero < 3 && (late || self.walk == Walk::Line);
-        if drains && self.sized.placement.shape != Shape::Bidirectional {
+        if drains && self.prepared.placement.shape != Shape::Bidirectional {
             for (last, end) in last.iter_mut().zip(self.reduced(course, ends)) {
                 *last = last.max(end);
             }
         }
         if let Some(bytes) = layout.tied_embedding
             && ranks > 1
-            && self.sized.placement.shape == Shape::Loop
+            && self.prepared.placement.shape == Shape::Loop
         {
             let both = last[0].max(last[ranks as usize - 1]);
             let end = both + rates.toll(Role::Tied, CollectiveKind::AllReduce, bytes, None);
@@ -331,12 +341,12 @@ impl Laid {
 
     /// When the last gradients of each rank are reduced, over links that ranks share.
     fn reduced(&self, course: &Course, ends: &Ends) -> Vec<f64> {
-        let split = usize::from(self.sized.layout.schedule.name.splits_backward());
+        let split = usize::from(self.prepared.layout.schedule.name.splits_backward());
         let asked: Vec<Vec<Leaving>> = (0..course.ranks())
             .map(|rank| {
                 let mut asked = Vec::new();
                 for chunk in 0..course.chunks() {
-                    let end = if self.sized.layout.overlap_gradients {
+                    let end = if self.prepared.layout.overlap_gradients {
                         ends.completed[(rank * course.chunks() + chunk) as usize]
                     } else {
                         ends.passes[rank as usize]
@@ -348,7 +358,7 @@ impl Laid {
                 asked
             })
             .collect();
-        let ends = drained(&self.sized.tariffs.shares, &asked);
+        let ends = drained(&self.prepared.tariffs.shares, &asked);
         ends.iter().map(|ends| ends.iter().copied().fold(0.0, f64::max)).collect()
     }
 }

@@ -33,7 +33,7 @@ use super::choice::{Answer, Choice, Depth};
 use super::courses::{CourseId, Courses};
 use super::laid::{Laid, Layers, Walk, layers_of, walk_of};
 use super::memory::fullest;
-use super::sized::{Kit, LayoutKey, Pace, Priced, Sized};
+use super::prepared::{Kit, LayoutKey, Pace, Prepared, Priced};
 use super::tariff::{Between, Tariffs, Ways, Wire};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
@@ -81,7 +81,7 @@ pub struct Estimator {
     between: RefCell<Between>,
     courses: Courses,
     /// The choice before without its layers: those that differ in nothing else are often asked one after the other.
-    last: Option<Rc<Sized>>,
+    last: Option<Rc<Prepared>>,
 }
 
 impl Estimator {
@@ -298,16 +298,16 @@ impl Estimator {
     }
 
     /// All of a choice but the layers of its stages.
-    fn sized(&mut self, choice: &Choice) -> Result<Rc<Sized>, InputError> {
+    fn prepared(&mut self, choice: &Choice) -> Result<Rc<Prepared>, InputError> {
         if let Some(last) = self.last.as_ref().filter(|last| choice.differs_in_layers_only(&last.asked)) {
             return Ok(Rc::clone(last));
         }
-        let sized = Rc::new(self.made(choice)?);
-        self.last = Some(Rc::clone(&sized));
-        Ok(sized)
+        let prepared = Rc::new(self.prepare(choice)?);
+        self.last = Some(Rc::clone(&prepared));
+        Ok(prepared)
     }
 
-    fn made(&mut self, choice: &Choice) -> Result<Sized, InputError> {
+    fn prepare(&mut self, choice: &Choice) -> Result<Prepared, InputError> {
         let place = self.place();
         let at = format!("{place}.workload");
         let job = self.scenario.jobs.list()[self.index].clone();
@@ -379,7 +379,7 @@ impl Estimator {
         };
         let tokens = transformer.global_batch * transformer.sequence;
         let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
-        Ok(Sized {
+        Ok(Prepared {
             flops: training.model_flops_per_token(false) as f64 * tokens as f64,
             tokens,
             peak: peak * gpus as f64,
@@ -403,8 +403,8 @@ impl Estimator {
     }
 
     fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
-        let sized = self.sized(choice)?;
-        let Sized { layout, training, placement, tariffs, model, kit, .. } = &*sized;
+        let prepared = self.prepared(choice)?;
+        let Prepared { layout, training, placement, tariffs, model, kit, .. } = &*prepared;
         let (kit, placement) = (*kit, *placement);
         let balanced = choice.balanced.then(|| {
             let loads = self.loads(kit, layout, training, model);
@@ -413,13 +413,13 @@ impl Estimator {
         let given = match (&balanced, &choice.layers_per_stage) {
             (Some(balanced), _) => Some(balanced),
             (None, Some(asked)) => asked.as_ref(),
-            (None, None) => sized.layers_per_stage.as_ref(),
+            (None, None) => prepared.layers_per_stage.as_ref(),
         };
         let chunks =
             chunks(given.map(Vec::as_slice), &training.architecture, placement.stages(), || self.place())?;
         let kinds: Vec<Layers> =
             chunks.iter().map(|chunk| layers_of(&training.architecture, chunk)).collect();
-        let (rounds, courses) = if let Some(courses) = &sized.courses {
+        let (rounds, courses) = if let Some(courses) = &prepared.courses {
             courses.clone()
         } else {
             // Such a search is told what passes cost, as the generator tells it.
@@ -432,7 +432,7 @@ impl Estimator {
             let place = self.place();
             self.courses.of(layout, &schedule, &place)?
         };
-        let memory = fullest(self.courses.course(courses[0]), &sized, &chunks, &kinds);
+        let memory = fullest(self.courses.course(courses[0]), &prepared, &chunks, &kinds);
         if self.room.is_some_and(|room| memory > room) {
             return Ok(Outcome::TooLarge(memory, balanced));
         }
@@ -440,17 +440,17 @@ impl Estimator {
         let mut optimisers = Vec::with_capacity(chunks.len());
         for (stage, (chunk, &layers)) in chunks.iter().zip(&kinds).enumerate() {
             let pace = tariffs.pace(placement, stage as u32).to_bits();
-            let known = sized.priced.borrow().get(&(layers, pace)).cloned();
+            let known = prepared.priced.borrow().get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
                 let made =
-                    self.priced((sized.key.clone(), layers, pace), layout, training, model, of, tariffs);
+                    self.priced((prepared.key.clone(), layers, pace), layout, training, model, of, tariffs);
                 let made = made.map_err(|error| {
                     InputError::new(format!("{}.parallelism", self.place()), error.to_string())
                 })?;
-                sized.priced.borrow_mut().insert((layers, pace), made.clone());
+                prepared.priced.borrow_mut().insert((layers, pace), made.clone());
                 made
             };
             prices.push(priced.0);
@@ -472,7 +472,7 @@ impl Estimator {
                 close.insert(of, Rc::clone(price));
             }
         }
-        let laid = Laid { prices, optimisers, courses, rounds, walk, memory, layers: balanced, sized };
+        let laid = Laid { prices, optimisers, courses, rounds, walk, memory, layers: balanced, prepared };
         Ok(Outcome::Laid(Box::new(laid)))
     }
 

@@ -6,12 +6,12 @@ use windtunnel_workload::model::{Chunk, Resident};
 
 use super::super::model::Transformer;
 use super::laid::Layers;
-use super::sized::{Held, Sized};
+use super::prepared::{Held, Prepared};
 
 /// Bytes of the fullest pipeline rank, whose `chunks`, with layers of such `kinds`, are by stage.
-pub(super) fn fullest(course: &Course, sized: &Sized, chunks: &[Chunk], kinds: &[Layers]) -> Bytes {
-    let Sized { layout, training, placement, .. } = sized;
-    let Held { activations, state } = &mut *sized.held.borrow_mut();
+pub(super) fn fullest(course: &Course, prepared: &Prepared, chunks: &[Chunk], kinds: &[Layers]) -> Bytes {
+    let Prepared { layout, training, placement, .. } = prepared;
+    let Held { activations, state } = &mut *prepared.held.borrow_mut();
     let mut fullest = Bytes::ZERO;
     let (mut layers, mut whole, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for rank in 0..course.ranks() {

@@ -19,7 +19,7 @@ mod courses;
 mod laid;
 mod layouts;
 mod memory;
-mod sized;
+mod prepared;
 mod tariff;
 
 pub use self::choice::{Answer, Choice, Depth};

@@ -29,7 +29,7 @@ pub(super) type Priced = (Rc<StagePrice>, f64);
 
 /// What choices share that differ in the layers of their stages only. The lists that it keeps are of what depends on
 /// nothing else.
-pub(super) struct Sized {
+pub(super) struct Prepared {
     /// Of which it was made.
     pub asked: Choice,
     pub layout: Layout,
