@@ -235,8 +235,8 @@ def test_a_pool_is_made_of_other_machines_and_kin_count_most(tmp_path: Path) -> 
     tcp, efa = fits.kin("ampere", "tcp", None), fits.kin("ampere", "efa", None)
     own = pools.flat({**pools.PRIORS, **pools.PRIORS_OF["tcp"]})
     shared = {name for name in own if name in pools.UNSOURCED or name.partition(".")[0] in pools.OF_HOST}
-    others = fits.kin("ampere", pools.OTHER, None)
-    assert tcp == {**own, **{name: others[name] for name in shared}}
+    elsewhere = fits.kin("ampere", pools.OTHER, None)
+    assert tcp == {**own, **{name: elsewhere[name] for name in shared}}
     assert tcp["share_network.2"] == 0.125
     assert (efa["hop_ring.0"], efa["peer_network"]) == (15e-6, 15e-6)
     assert efa["share_network.2"] != pools.flat(pools.PRIORS)["share_network.2"], "its share is what others reach"

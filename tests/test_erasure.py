@@ -124,7 +124,7 @@ def test_messages_behind_one_another_and_threads(tmp_path: Path) -> None:
         one = run(tmp_path, PAIR, *lossy, sizes=sizes)
         assert one["flows"]["count"] == len(sizes)
         assert one["network"]["packets_dropped"] > 0
-    lossy = (("network.recovery", "erasure"), ("impairments.loss", [{"on": "all", "rate": 0.01}]))
-    alone, several = (run(tmp_path, FAR, *lossy, threads=threads) for threads in (1, 4))
+    light = (("network.recovery", "erasure"), ("impairments.loss", [{"on": "all", "rate": 0.01}]))
+    alone, several = (run(tmp_path, FAR, *light, threads=threads) for threads in (1, 4))
     assert alone["jobs"] == several["jobs"]
     assert alone["network"] == several["network"]

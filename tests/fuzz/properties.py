@@ -224,7 +224,7 @@ def _parity(recovery: object, packets: int) -> int:
         recovery = {"erasure": {"data": 32, "parity": 8}}
     if not isinstance(recovery, dict) or "erasure" not in recovery:
         return 0
-    data, parity = recovery["erasure"]["data"], recovery["erasure"]["parity"]
+    data, parity = int(recovery["erasure"]["data"]), int(recovery["erasure"]["parity"])
     return packets // data * parity + -(-(packets % data) * parity // data)
 
 
