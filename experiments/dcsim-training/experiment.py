@@ -23,7 +23,8 @@ PROBED = (
 )
 WHY = {
     "loss_dcsim": "4 packets of Mixtral's step, 1 on the full fabric and 3 with half of its core gone: DATA meet "
-    "otherwise than their SIMs did (the counterexample of section 3.1), and up to 60 want room at a port where 55 have it",
+    "otherwise than their SIMs did (the counterexample of section 3.1), and up to 60 want room at a port where 55 have "
+    "it",
     "mixtral_full_over_later": PROBED,
     "llama_full_over_later": "0.2 ms of 74: " + PROBED,
     "mixtral_cables_fail_over_others": "DCSIM loses 0.05% there, UEC 1.5% and RCCC 1.7%; what its step takes longer it "
