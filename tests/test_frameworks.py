@@ -188,11 +188,30 @@ MISTRAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("window", "warned"), [(1024, 1), (2048, 0), (None, 0)])
-def test_a_sliding_window_that_is_not_modelled_is_warned_of(window: int | None, warned: int, tmp_path: Path) -> None:
-    (tmp_path / "model.json").write_text(json.dumps({**MISTRAL, "sliding_window": window}), encoding="utf-8")
-    path = tmp_path / "scenario.yaml"
-    path.write_text(JOB.format(training="", layout="").replace("llama3-8b", "model.json"), encoding="utf-8")
-    warnings = windtunnel.run(path, fidelity="job", out=tmp_path / "run").summary["jobs"][0]["warnings"]
-    assert len(warnings) == warned
-    assert all("a sliding window, of 1024 tokens" in warning for warning in warnings)
+def test_a_sliding_window_saves_what_is_not_seen(tmp_path: Path) -> None:
+    """12 FLOPs a layer, head, feature and pair (PaLM, appendix B), of pairs inside the window."""
+
+    def run(window: int | None, layers: str = "", attention: str = "flash") -> tuple[float, float]:
+        training = f"graphs: all, attention: {attention}"
+        model = {**MISTRAL, "sliding_window": window}
+        if layers:
+            model["layer_types"] = [{"f": "full_attention", "s": "sliding_attention"}[kind] for kind in layers]
+        (tmp_path / "model.json").write_text(json.dumps(model), encoding="utf-8")
+        path = tmp_path / "scenario.yaml"
+        path.write_text(JOB.format(training=training, layout="").replace("llama3-8b", "model.json"), encoding="utf-8")
+        summary = windtunnel.run(path, fidelity="job", out=tmp_path / "run").summary
+        job = summary["jobs"][0]
+        assert not job["warnings"]
+        time = job["iteration_time_s"]["mean"]
+        return time, job["mfu"] * time
+
+    whole, half, one, none = run(None), run(1024), run(1024, "sf"), run(128)
+    assert run(2048) == whole
+    assert none[0] < half[0] < one[0] < whole[0]
+    parameters = 2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 4096 + 2 * 1024) + 1024 + 32000 * 1024
+    a_key = 12 * 2 * 1024
+    for found, keys in ((half, 1024), (one, (1024 + 2048) / 2), (none, 128)):
+        expected = (6 * parameters + a_key * keys) / (6 * parameters + a_key * 2048)
+        assert found[1] / whole[1] == pytest.approx(expected, rel=1e-6)
+    # Scores that are stored are stored for all keys.
+    assert run(128, attention="unfused")[0] == run(None, attention="unfused")[0]

@@ -185,7 +185,7 @@ impl Transformer<'_> {
         let memory: Vec<Memory> = (0..layout.pp)
             .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
             .collect();
-        let mut warnings: Vec<String> = self.wide(&training.architecture).into_iter().collect();
+        let mut warnings = Vec::new();
         let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
         let grid = &generated.grid;
         let ranks = generated.workload.ranks() as u32;
@@ -436,17 +436,6 @@ impl Transformer<'_> {
     /// Chunks of the model, one for each of `stages` (see [`chunks`]).
     pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         chunks(self.settings.layers_per_stage.as_deref(), architecture, stages, || self.place.to_owned())
-    }
-
-    /// What to say of a model some of whose layers see less than they are computed with.
-    fn wide(&self, architecture: &Architecture) -> Option<String> {
-        let window = architecture.window.filter(|&window| window < self.sequence)?;
-        Some(format!(
-            "{}: attention is computed over all {} tokens in every layer: a sliding window, of {window} tokens in some layers of this \
-             model, is not modelled, so these take longer here than they do, and the MFU counts work that is not done",
-            self.at("workload.model"),
-            self.sequence,
-        ))
     }
 
     /// The fullest rank's memory as JSON; refuses or warns as the scenario says.

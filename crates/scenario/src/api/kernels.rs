@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 use windtunnel_plan::error::{InputError, nearest};
 use windtunnel_workload::model::{
-    AttentionShape, ByFormat, Core, Device, Dtype, ExpertShape, Fitted, Flash, GpuSheet, Rows, Tiles,
+    AttentionShape, ByFormat, Device, Dtype, ExpertShape, Fitted, Flash, GpuSheet, Rows, Tiles,
 };
 
 use super::Failure;
@@ -143,9 +143,9 @@ fn experts(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f6
     Some(tiles.experts(device, pairs, shape, width))
 }
 
-fn core(row: &[u64]) -> Option<Core> {
+fn core(row: &[u64]) -> Option<AttentionShape> {
     let &[batch, positions, heads, kv_heads, features, window, causal] = row else { return None };
-    let shape = AttentionShape {
+    (kv_heads > 0).then_some(AttentionShape {
         batch,
         heads,
         kv_heads,
@@ -154,20 +154,20 @@ fn core(row: &[u64]) -> Option<Core> {
         query_dim: features,
         value_dim: features,
         causal: causal == 1,
-    };
-    (kv_heads > 0).then_some(Core { shape, window })
+        window,
+    })
 }
 
 fn attention(flash: &Flash, device: &Device, row: &[u64], width: f64, keys: f64) -> Option<f64> {
     let core = core(row)?;
     let missed = flash.missed(device, &core, width, keys);
     let time = flash.seconds(device, &core, width, keys, 1.0, missed);
-    Some(flash.launch + flash.prepared(device, &core.shape, missed) + time)
+    Some(flash.launch + flash.prepared(device, &core, missed) + time)
 }
 
 fn decode(flash: &Flash, device: &Device, row: &[u64], keys: f64) -> Option<f64> {
     let mut core = core(row)?;
-    core.shape.queries = 1;
-    let one = AttentionShape { keys: 1, ..core.shape };
+    core.queries = 1;
+    let one = AttentionShape { keys: 1, ..core };
     Some(flash.launch + flash.prepared(device, &one, 1.0) + flash.decoded(device, &core, keys, 1.0))
 }

@@ -168,6 +168,15 @@ pub struct Experts {
     pub every: u32,
 }
 
+/// A sliding window (Beltagy et al. 2020, arXiv:2004.05150).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Keys that a query sees, its own included.
+    pub keys: u64,
+    /// Which layers have it, one entry a layer.
+    pub layers: Vec<bool>,
+}
+
 /// Whether a layer's feed-forward block is dense or a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerKind {
@@ -192,8 +201,8 @@ pub struct Architecture {
     pub positions: u64,
     /// Attention of every layer.
     pub attention: Attention,
-    /// Keys that a query sees in those layers that have a sliding window. Work and FLOPs are of layers that have none.
-    pub window: Option<u64>,
+    /// The sliding window of some layers, or of all.
+    pub window: Option<Window>,
     /// Feed-forward block of a dense layer.
     pub dense: FeedForward,
     /// Experts of the sparse layers.
@@ -241,6 +250,12 @@ impl Architecture {
             }
             _ => LayerKind::Dense,
         }
+    }
+
+    /// Keys that a query sees in layer `layer`; 0: all.
+    pub fn window_of(&self, layer: u32) -> u64 {
+        let here = |window: &&Window| window.layers.get(layer as usize).copied().unwrap_or(false);
+        self.window.as_ref().filter(here).map_or(0, |window| window.keys)
     }
 
     /// Feed-forward block of one routed expert.

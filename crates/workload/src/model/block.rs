@@ -29,8 +29,13 @@ const SOFTMAX_GRADIENT_PARTS: [u64; 5] = [6, 12, 9, 8, 6];
 /// What stands between the column-parallel and the row-parallel GEMM.
 #[derive(Clone, Copy)]
 pub(super) enum Middle {
-    Attention,
-    Activation { width: u64 },
+    /// Of the keys that a query sees; 0: all.
+    Attention {
+        window: u64,
+    },
+    Activation {
+        width: u64,
+    },
 }
 
 /// A block on the residual stream, in this rank's share.
@@ -48,7 +53,8 @@ pub(super) struct Block {
 }
 
 impl Training {
-    pub(super) fn attention_block(&self) -> Block {
+    /// Attention of layer `layer`.
+    pub(super) fn attention_block(&self, layer: u32) -> Block {
         let hidden = self.architecture.hidden;
         let heads = self.local_heads();
         let row = heads * self.architecture.attention.value_dim();
@@ -74,7 +80,14 @@ impl Training {
                 }
             }
         };
-        Block { label: "attention", down, gather, columns, middle: Middle::Attention, row }
+        Block {
+            label: "attention",
+            down,
+            gather,
+            columns,
+            middle: Middle::Attention { window: self.architecture.window_of(layer) },
+            row,
+        }
     }
 
     pub(super) fn feed_forward_block(&self, width: u64, label: &'static str) -> Block {
@@ -104,12 +117,12 @@ impl Training {
         emit.gather_over_tp("tp all-gather", tokens * block.gather, self.precision.compute, emit.before());
         for &(inner, outer) in &block.columns {
             emit.gemm(block.label, Gemm::new(tokens, outer, inner));
-            if matches!(block.middle, Middle::Attention) {
+            if matches!(block.middle, Middle::Attention { .. }) {
                 self.adapters(emit, inner, outer, true);
             }
         }
         self.middle_forward(emit, block);
-        if matches!(block.middle, Middle::Attention) {
+        if matches!(block.middle, Middle::Attention { .. }) {
             self.adapters(emit, block.row, hidden, true);
         }
         emit.gemm_before_sum(block.label, Gemm::new(tokens, hidden, block.row), self.tp);
@@ -130,10 +143,10 @@ impl Training {
 
     fn middle_forward(&self, emit: &mut Emit<'_>, block: &Block) {
         match block.middle {
-            Middle::Attention => {
+            Middle::Attention { window } => {
                 emit.stream(block.label, Streaming::Rotary, self.tokens(), self.rotated(), 2);
                 self.exchange_keys(emit);
-                self.core_forward(emit);
+                self.core_forward(emit, window);
             }
             Middle::Activation { width } => {
                 let ups = self.architecture.dense.ups();
@@ -182,8 +195,10 @@ impl Training {
         }
     }
 
-    fn attention_shape(&self) -> AttentionShape {
+    /// A stored matrix of scores holds all keys, those outside a window masked; only one kernel for all skips them.
+    fn attention_shape(&self, window: u64) -> AttentionShape {
         let attention = &self.architecture.attention;
+        let skips = self.causal && self.attention == AttentionKernel::Flash;
         AttentionShape {
             batch: self.micro_batch,
             heads: self.local_heads(),
@@ -192,12 +207,13 @@ impl Training {
             keys: self.sequence,
             query_dim: attention.query_dim(),
             value_dim: attention.value_dim(),
-            causal: self.causal && self.attention == AttentionKernel::Flash,
+            causal: skips,
+            window: if skips && window < self.sequence { window } else { 0 },
         }
     }
 
-    fn core_forward(&self, emit: &mut Emit<'_>) {
-        let shape = self.attention_shape();
+    fn core_forward(&self, emit: &mut Emit<'_>, window: u64) {
+        let shape = self.attention_shape(window);
         match self.attention {
             AttentionKernel::Flash => emit.attention_forward(&shape),
             AttentionKernel::Unfused => {
@@ -233,13 +249,13 @@ impl Training {
         }
     }
 
-    fn core_backward(&self, emit: &mut Emit<'_>) {
-        let shape = self.attention_shape();
+    fn core_backward(&self, emit: &mut Emit<'_>, window: u64) {
+        let shape = self.attention_shape(window);
         match self.attention {
             AttentionKernel::Flash => emit.attention_backward(&shape),
             AttentionKernel::Unfused => {
                 if self.recompute == Recompute::Selective {
-                    emit.recompute(|emit| self.core_forward(emit));
+                    emit.recompute(|emit| self.core_forward(emit, window));
                 }
                 let batch = shape.batch * shape.heads;
                 let (m, n) = (shape.queries, shape.keys);
@@ -271,7 +287,7 @@ impl Training {
             let gemm = Gemm::new(row.k, row.n, row.m);
             emit.weight_gradient(block.label, gemm, self.precision.compute);
         }
-        let adapted = matches!(block.middle, Middle::Attention) && part.input();
+        let adapted = matches!(block.middle, Middle::Attention { .. }) && part.input();
         if adapted {
             self.adapters(emit, block.row, hidden, false);
         }
@@ -301,9 +317,9 @@ impl Training {
 
     fn middle_backward(&self, emit: &mut Emit<'_>, block: &Block) {
         match block.middle {
-            Middle::Attention => {
+            Middle::Attention { window } => {
                 self.exchange_keys(emit);
-                self.core_backward(emit);
+                self.core_backward(emit, window);
                 if self.cp > 1 {
                     let numbers = self.micro_batch * self.sequence * self.key_value_features();
                     let overlap = match self.context {

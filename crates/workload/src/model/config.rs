@@ -6,7 +6,10 @@
 
 use serde_json::{Map, Value};
 
-use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm};
+use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm, Window};
+
+/// `max_window_layers` of Qwen's configurations that do not give it.
+const QWEN_FULL: u64 = 28;
 
 /// Values of `model_type` that [`Architecture::from_config`] knows.
 pub const MODEL_TYPES: [&str; 13] = [
@@ -141,13 +144,34 @@ impl Keys<'_> {
         Ok(Attention::Grouped { heads, kv_heads, head_dim, qkv_bias, output_bias, qk_norm })
     }
 
-    /// The sliding window of layers that have one. Qwen's models have none unless they say `use_sliding_window`.
-    fn window(&self) -> Result<Option<u64>, ConfigError> {
-        let used = self.flag("use_sliding_window", !self.model_type.starts_with("qwen"))?;
-        let full = |kind: &Value| kind == "full_attention";
-        let layers = self.map.get("layer_types").and_then(Value::as_array);
-        let none = layers.is_some_and(|layers| layers.iter().all(full));
-        Ok(self.optional(&["sliding_window"])?.filter(|_| used && !none))
+    /// The sliding window of those layers that have one: as `layer_types` lists them, else as the `transformers` classes take them:
+    /// every second layer of GPT-OSS from the first on, of Qwen's, which have none unless they say `use_sliding_window`, those from
+    /// `max_window_layers` on, all layers of others.
+    fn window(&self) -> Result<Option<Window>, ConfigError> {
+        let layers = self.positive(&["num_hidden_layers", "n_layer"])?;
+        let qwen = self.model_type.starts_with("qwen");
+        let used = self.flag("use_sliding_window", !qwen)?;
+        let Some(keys) = self.optional(&["sliding_window"])?.filter(|&keys| used && keys > 0) else {
+            return Ok(None);
+        };
+        let first = if qwen { self.optional(&["max_window_layers"])?.unwrap_or(QWEN_FULL) } else { 0 };
+        let layers = match self.map.get("layer_types") {
+            None | Some(Value::Null) if self.model_type == "gpt_oss" => {
+                (0..layers).map(|layer| layer % 2 == 0).collect()
+            }
+            None | Some(Value::Null) => (0..layers).map(|layer| layer >= first).collect(),
+            Some(Value::Array(kinds)) if kinds.len() as u64 == layers => {
+                kinds.iter().map(sliding).collect::<Result<Vec<bool>, _>>()?
+            }
+            Some(found) => {
+                let expected =
+                    "one of `full_attention` and `sliding_attention` for each of `num_hidden_layers`";
+                let found =
+                    found.as_array().map_or_else(|| short(found), |kinds| format!("{} entries", kinds.len()));
+                return Err(ConfigError::BadValue { key: "layer_types", expected, found });
+            }
+        };
+        Ok(layers.contains(&true).then_some(Window { keys, layers }))
     }
 
     fn latent(&self) -> Result<Attention, ConfigError> {
@@ -231,6 +255,18 @@ impl Architecture {
         let width = inner + ranks + 3.0 * (self.dense.width as f64 + experts) + 8.0;
         f64::from(self.layers) * (width * hidden + ranks * inner + width)
             + hidden * (2.0 * self.vocabulary as f64 + self.positions as f64 + 2.0)
+    }
+}
+
+/// Whether a layer of this kind has the window.
+fn sliding(kind: &Value) -> Result<bool, ConfigError> {
+    match kind.as_str() {
+        Some("full_attention") => Ok(false),
+        Some("sliding_attention") => Ok(true),
+        _ => {
+            let expected = "`full_attention` or `sliding_attention`";
+            Err(ConfigError::BadValue { key: "layer_types", expected, found: short(kind) })
+        }
     }
 }
 
@@ -365,7 +401,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
             output_bias: true,
             qk_norm: false,
         },
-        window: None,
+        window: keys.window()?,
         dense: FeedForward {
             width: keys.optional(&["n_inner", "intermediate_size"])?.unwrap_or(4 * hidden),
             gated: false,
@@ -427,24 +463,32 @@ mod tests {
 
     /// As the library reads the keys of Mistral, Qwen 2.5 and GPT-OSS.
     #[test]
-    fn a_sliding_window_is_known_where_a_model_uses_it() {
+    fn a_sliding_window_is_in_the_layers_that_have_one() {
         let window = |keys: &str| {
             let json = format!(
-                r#"{{{keys},"hidden_size":512,"num_hidden_layers":2,"num_attention_heads":8,"intermediate_size":64,
-                "num_local_experts":2,"num_experts_per_tok":1,"vocab_size":32000}}"#
+                r#"{{{keys},"hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,"intermediate_size":64,
+                "num_local_experts":4,"num_experts_per_tok":2,"vocab_size":64}}"#
             );
-            Architecture::from_config(&json).map(|model| model.window)
+            Architecture::from_config(&json)
+                .map(|model| (0..4).map(|layer| model.window_of(layer)).collect::<Vec<_>>())
         };
-        assert_eq!(window(r#""model_type":"mistral","sliding_window":4096"#), Ok(Some(4096)));
-        assert_eq!(window(r#""model_type":"mistral","sliding_window":null"#), Ok(None));
-        assert_eq!(window(r#""model_type":"mistral""#), Ok(None));
-        assert_eq!(window(r#""model_type":"qwen2","sliding_window":4096"#), Ok(None));
+        let of = |windows: [u64; 4]| Ok(windows.to_vec());
+        assert_eq!(window(r#""model_type":"mistral","sliding_window":4096"#), of([4096; 4]));
+        assert_eq!(window(r#""model_type":"mistral","sliding_window":null"#), of([0; 4]));
+        assert_eq!(window(r#""model_type":"mistral""#), of([0; 4]));
+        assert_eq!(window(r#""model_type":"qwen2","sliding_window":4096"#), of([0; 4]));
         let used = r#""model_type":"qwen2","sliding_window":4096,"use_sliding_window":true"#;
-        assert_eq!(window(used), Ok(Some(4096)));
-        let layers =
-            |kinds: &str| format!(r#""model_type":"gpt_oss","sliding_window":128,"layer_types":[{kinds}]"#);
-        assert_eq!(window(&layers(r#""sliding_attention","full_attention""#)), Ok(Some(128)));
-        assert_eq!(window(&layers(r#""full_attention","full_attention""#)), Ok(None));
+        assert_eq!(window(used), of([0; 4]), "28 layers see all");
+        assert_eq!(window(&format!(r#"{used},"max_window_layers":3"#)), of([0, 0, 0, 4096]));
+        let gpt_oss = r#""model_type":"gpt_oss","sliding_window":128"#;
+        assert_eq!(window(gpt_oss), of([128, 0, 128, 0]));
+        let layers = |kinds: &str| window(&format!(r#"{gpt_oss},"layer_types":[{kinds}]"#));
+        let (full, local) = (r#""full_attention""#, r#""sliding_attention""#);
+        assert_eq!(layers(&[full, local, full, full].join(",")), of([0, 128, 0, 0]));
+        assert_eq!(layers(&[full; 4].join(",")), of([0; 4]));
+        for wrong in [[local, full].join(","), [full, full, full, r#""none""#].join(",")] {
+            assert!(layers(&wrong).unwrap_err().to_string().contains("`layer_types`"));
+        }
         assert!(window(r#""model_type":"mistral","sliding_window":"all""#).is_err());
     }
 

@@ -15,15 +15,6 @@ use super::tiles::{Device, amount, factor, missed, one, part, rate, seconds};
 /// Queries and keys of a block.
 const BLOCKS: [u64; 2] = [64, 128];
 
-/// Attention as a kernel sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Core {
-    /// Heads and positions.
-    pub shape: AttentionShape,
-    /// Keys before a query that it sees, its own included; 0: all.
-    pub window: u64,
-}
-
 /// What an inference library does in kernels of its own before attention: positions, and keys and values put in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,8 +105,8 @@ impl Flash {
     /// The part of the time of memory that is left to a benchmark that repeats one kernel over the same operands
     /// ([`super::tiles::Tiles::missed`]): it touches queries, keys, values and results, and before them those that
     /// [`Self::prepare`] reads in 16 bits.
-    pub fn missed(&self, device: &Device, core: &Core, query_width: f64, key_width: f64) -> f64 {
-        let touched = bytes(&core.shape, query_width, key_width) + 2.0 * numbers(&core.shape);
+    pub fn missed(&self, device: &Device, shape: &AttentionShape, query_width: f64, key_width: f64) -> f64 {
+        let touched = bytes(shape, query_width, key_width) + 2.0 * numbers(shape);
         missed(device, touched, self.resident, self.cached)
     }
 
@@ -125,13 +116,12 @@ impl Flash {
     pub fn seconds(
         &self,
         device: &Device,
-        core: &Core,
+        shape: &AttentionShape,
         query_width: f64,
         key_width: f64,
         pace: f64,
         missed: f64,
     ) -> f64 {
-        let shape = &core.shape;
         let features = (shape.query_dim + shape.value_dim) as f64;
         let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
         let heads = (shape.batch * shape.heads) as f64;
@@ -139,7 +129,7 @@ impl Flash {
         let mut best = f64::INFINITY;
         for block in BLOCKS {
             let size = block as f64;
-            let (whole, longest) = blocks(core, block);
+            let (whole, longest) = blocks(shape, block);
             // A block of keys for a block of queries: two products, and its keys and values.
             let step = size * (2.0 * size * features / one + 2.0 * features / self.feed);
             let count = heads * shape.queries.div_ceil(block) as f64;
@@ -159,9 +149,8 @@ impl Flash {
     /// Seconds, without the launch, of one query a sequence over the keys in its cache. Blocks of 128 keys spread over the
     /// multiprocessors, also those of one sequence (flash decoding); a block is loaded once for all query heads that share
     /// it, which are computed in groups of 16.
-    pub fn decoded(&self, device: &Device, core: &Core, key_width: f64, pace: f64) -> f64 {
-        let shape = &core.shape;
-        let keys = if core.window == 0 { shape.keys } else { shape.keys.min(core.window) };
+    pub fn decoded(&self, device: &Device, shape: &AttentionShape, key_width: f64, pace: f64) -> f64 {
+        let keys = if shape.window == 0 { shape.keys } else { shape.keys.min(shape.window) };
         let features = (shape.query_dim + shape.value_dim) as f64;
         let [.., block] = BLOCKS;
         let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
@@ -240,16 +229,15 @@ fn numbers(shape: &AttentionShape) -> f64 {
 }
 
 /// Pairs of blocks that one head computes, and the most of them for one block of queries.
-fn blocks(core: &Core, block: u64) -> (f64, f64) {
-    let shape = &core.shape;
+fn blocks(shape: &AttentionShape, block: u64) -> (f64, f64) {
     let (queries, keys) = (shape.queries.div_ceil(block), shape.keys.div_ceil(block));
     // A window that begins inside a block needs that block too.
     let most =
-        if core.window == 0 { keys } else { keys.min(1 + (core.window.saturating_sub(1)).div_ceil(block)) };
+        if shape.window == 0 { keys } else { keys.min(1 + (shape.window.saturating_sub(1)).div_ceil(block)) };
     if !shape.causal {
         return ((queries * most) as f64, most as f64);
     }
-    if queries < keys && core.window == 0 {
+    if queries < keys && shape.window == 0 {
         // A part of the queries, early and late ones in equal parts.
         return (queries as f64 * (keys + 1) as f64 / 2.0, keys as f64);
     }

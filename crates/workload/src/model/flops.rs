@@ -5,6 +5,7 @@
 //! routed experts by the top k.
 
 use super::architecture::Architecture;
+use super::kernels::keys_seen;
 
 impl Architecture {
     /// Parameters in the products a token takes part in.
@@ -13,12 +14,16 @@ impl Architecture {
         self.active_parameters() - self.embedding_parameters() - self.head_parameters() + head
     }
 
-    /// Forward FLOPs of attention's two products per token over a sequence; halved where a causal mask is skipped.
+    /// Forward FLOPs of attention's two products per token over a sequence, all layers; halved where a causal mask is skipped.
+    /// Layers with a window count the keys that a query sees there.
     pub fn attention_flops_per_token(&self, sequence: u64, causal: bool) -> u64 {
-        let per_layer =
-            2 * sequence * self.attention.heads() * (self.attention.query_dim() + self.attention.value_dim());
-        let whole = u64::from(self.layers) * per_layer;
-        if causal { whole / 2 } else { whole }
+        (0..self.layers).map(|layer| self.layer_attention_flops_per_token(layer, sequence, causal)).sum()
+    }
+
+    /// Those of layer `layer`.
+    pub fn layer_attention_flops_per_token(&self, layer: u32, sequence: u64, causal: bool) -> u64 {
+        let a_key = 2 * self.attention.heads() * (self.attention.query_dim() + self.attention.value_dim());
+        (a_key as f64 * keys_seen(sequence, self.window_of(layer), causal)) as u64
     }
 
     /// Model FLOPs per token, forward and backward: 6N + 12LHQT, the second term halved if `causal`.

@@ -12,7 +12,7 @@ use windtunnel_kernel::math::gcd;
 
 use super::curve::Curve;
 use super::dtype::Dtype;
-use super::flash::{Core, Flash};
+use super::flash::Flash;
 use super::profile::KernelProfile;
 use super::sheets::{Fitted, GpuSheet, Kernels};
 use super::tiles::{Device, Rows, Tiles};
@@ -66,14 +66,20 @@ pub struct AttentionShape {
     pub value_dim: u64,
     /// Whether half of the score matrix is masked and skipped.
     pub causal: bool,
+    /// Keys before a query that it sees, its own included; 0: all.
+    pub window: u64,
 }
 
 impl AttentionShape {
-    /// Multiplications and additions of the two forward products; halved when causal.
-    pub const fn flops(&self) -> u64 {
-        let whole =
-            2 * self.batch * self.heads * self.queries * self.keys * (self.query_dim + self.value_dim);
-        if self.causal { whole / 2 } else { whole }
+    /// Multiplications and additions of the two forward products over the pairs that are seen.
+    pub fn flops(&self) -> u64 {
+        let a_pair = 2 * self.batch * self.heads * (self.query_dim + self.value_dim);
+        (a_pair as f64 * self.queries as f64 * keys_seen(self.keys, self.window, self.causal)) as u64
+    }
+
+    /// The sequence without a window in which a causal query sees as many keys: efficiency curves are measured on such.
+    fn like(&self) -> f64 {
+        if self.window == 0 { self.keys as f64 } else { self.keys.min(2 * self.window) as f64 }
     }
 
     /// Bytes of queries, keys, values and outputs, once each, at two bytes a number.
@@ -82,6 +88,13 @@ impl AttentionShape {
         let per_key = self.kv_heads * (self.query_dim + self.value_dim);
         2 * self.batch * (self.queries * per_query + self.keys * per_key)
     }
+}
+
+/// Keys that a query sees in the mean: of `keys` all, half where a causal mask skips the others, or those of a window before
+/// it (0: none), which the first queries do not fill.
+pub(super) fn keys_seen(keys: u64, window: u64, causal: bool) -> f64 {
+    let (all, seen) = (keys as f64, if window == 0 { keys } else { keys.min(window) } as f64);
+    if causal && keys > 0 { seen - seen * seen / (2.0 * all) } else { seen }
 }
 
 /// Kernels bound by memory.
@@ -406,25 +419,24 @@ impl KernelModel {
 
     fn flash(&self, shape: &AttentionShape, name: &str, pass: usize, products: f64, bytes: u64) -> Span {
         let width = shape.heads * shape.query_dim;
-        if let Some(time) =
-            self.profile.find(name, shape.batch * shape.queries, shape.keys, width, self.activations)
-        {
+        // A measured kernel is one that sees all keys.
+        let found = self.profile.find(name, shape.batch * shape.queries, shape.keys, width, self.activations);
+        if let Some(time) = found.filter(|_| shape.window == 0) {
             return time;
         }
         if let Some((device, flash)) = &self.flash {
             // Backward reaches less of the peak, by the ratio of the curves.
-            let ratio = self.attention[pass].at(shape.keys as f64) / self.attention[0].at(shape.keys as f64);
-            let core = Core { shape: *shape, window: 0 };
+            let ratio = self.attention[pass].at(shape.like()) / self.attention[0].at(shape.like());
             let pace = self.pace * self.attention_scale * ratio / products;
             let memory = bytes as f64 / self.bandwidth;
-            let seconds = flash.seconds(device, &core, 2.0, 2.0, pace, 1.0);
+            let seconds = flash.seconds(device, shape, 2.0, 2.0, pace, 1.0);
             return Span::from_seconds_ceil(self.launch + if seconds > memory { seconds } else { memory });
         }
         let features = shape.query_dim.midpoint(shape.value_dim);
         let heads = self.heads.as_ref().map_or(1.0, |(device, flash)| {
             flash.reached(device, features) / flash.reached(device, MEASURED_HEAD)
         });
-        let share = self.attention[pass].at(shape.keys as f64) * self.attention_scale * heads;
+        let share = self.attention[pass].at(shape.like()) * self.attention_scale * heads;
         self.roofline(products * shape.flops() as f64 / (self.attention_rate * share), bytes)
     }
 

@@ -27,14 +27,16 @@ pub mod tiles;
 pub mod training;
 pub mod work;
 
-pub use architecture::{Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm};
+pub use architecture::{
+    Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm, Window,
+};
 pub use chunk::{Chunk, ChunkCost, Flops, compute_time};
 pub use config::{ConfigError, MODEL_TYPES};
 pub use curve::{Curve, CurveError};
 pub use dlrm::{DlrmArchitecture, DlrmError, DlrmTraining};
 pub use dtype::Dtype;
 pub use figure::{Dollars, Evidence, Figure, FlopRate, Millimetres, Share, Watts};
-pub use flash::{Core, Flash};
+pub use flash::Flash;
 pub use flops::model_flops_utilisation;
 pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
 pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};

@@ -39,8 +39,7 @@ impl Architecture {
     pub fn prediction_flops_per_token(&self, sequence: u64, causal: bool) -> u64 {
         let idle = self.idle_parameters(self.layers.saturating_sub(1));
         let products = self.prediction_parameters() - idle + self.vocabulary * self.hidden;
-        let attention =
-            self.attention_flops_per_token(sequence, causal).checked_div(u64::from(self.layers)).unwrap_or(0);
+        let attention = self.layer_attention_flops_per_token(self.layers.saturating_sub(1), sequence, causal);
         6 * products + 3 * attention
     }
 }

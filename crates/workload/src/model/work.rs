@@ -278,7 +278,7 @@ impl Training {
         if emit.whole("layer", "layer_forward", self.tokens()) {
             return;
         }
-        self.block_forward(emit, &self.attention_block(), true);
+        self.block_forward(emit, &self.attention_block(layer), true);
         if let (LayerKind::Sparse, Some(experts)) =
             (self.architecture.layer_kind(layer), &self.architecture.experts)
         {
@@ -313,7 +313,7 @@ impl Training {
             let block = self.feed_forward_block(self.architecture.dense.width, "mlp");
             self.block_backward(emit, &block, part, true);
         }
-        self.block_backward(emit, &self.attention_block(), part, true);
+        self.block_backward(emit, &self.attention_block(layer), part, true);
     }
 
     /// What [`Recompute::Operations`] computes again of a layer. Sums over ranks are kept, and the gathered inputs are
@@ -325,7 +325,7 @@ impl Training {
             emit.gemm("attention", Gemm::new(tokens, self.local_kv_heads() * head_dim, hidden));
         }
         emit.stream("attention", Streaming::Rotary, tokens, self.rotated(), 2);
-        emit.gemm("attention", Gemm::new(tokens, hidden, self.attention_block().row));
+        emit.gemm("attention", Gemm::new(tokens, hidden, self.attention_block(layer).row));
         self.residual_stream(emit, "attention", 3);
         emit.stream("mlp", Streaming::Norm, own, hidden, 2);
         let ups = self.architecture.dense.ups();

@@ -1,7 +1,8 @@
 """Marin's mixtures of experts on racks of GB200 (github.com/marin-community/marin, the issue of each row).
 
 The runs of Megatron are eager, with routing balanced by force; those of levanter are compiled whole by XLA. A row whose
-issue does not restate heads or widths, or how wide its experts were spread, has no scenario.
+issue does not restate heads or widths, or how wide its experts were spread, has no scenario. Some have a window of
+attention, in layers that their issues do not name: all layers see everything here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "id", "issue", "gpu", "gpus", "framework", "hidden", "layers", "heads", "kv_heads", "experts", "topk", "expert_ffn",
-    "shared_ffn", "window", "seq", "global_batch", "fsdp", "ep", "transport", "recompute", "capacity_factor", "step_s",
+    "shared_ffn", "seq", "global_batch", "fsdp", "ep", "transport", "recompute", "capacity_factor", "step_s",
     "complete_shape", "note",
 )  # fmt: skip
 SYSTEM = "gb200-nvl72"
@@ -102,7 +103,7 @@ def _row(line: Line, system: System) -> Row:
 def _model(line: Line) -> dict[str, Any]:
     """A `config.json` of the row's shape."""
     heads, hidden = line.count("heads"), line.count("hidden")
-    found: dict[str, Any] = {
+    return {
         "model_type": "qwen2_moe",
         "hidden_size": hidden,
         "num_hidden_layers": line.count("layers"),
@@ -116,6 +117,3 @@ def _model(line: Line) -> dict[str, Any]:
         "shared_expert_intermediate_size": line.count("shared_ffn"),
         "vocab_size": VOCABULARY,
     }
-    if line.text("window"):
-        found["sliding_window"] = line.count("window")
-    return found

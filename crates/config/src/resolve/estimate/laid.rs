@@ -381,7 +381,8 @@ pub(super) fn exchanges(layout: &Layout) -> (Gathering, Reducing) {
 
 pub(super) fn layers_of(architecture: &Architecture, chunk: &Chunk) -> Layers {
     let kinds = chunk.layers.clone().fold(0, |hash, layer| {
-        windtunnel_kernel::random::combine(hash, architecture.layer_kind(layer) as u64)
+        let kind = architecture.window_of(layer) << 1 | architecture.layer_kind(layer) as u64;
+        windtunnel_kernel::random::combine(hash, kind)
     });
     (chunk.layers.end - chunk.layers.start, kinds, chunk.embedding, chunk.head)
 }
