@@ -27,6 +27,28 @@ impl Norm {
     }
 }
 
+/// Norms of queries and keys before they meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// None.
+    None,
+    /// One scale a feature of a head, the same for all heads (Qwen 3, Gemma 3).
+    Head,
+    /// One scale a feature of all heads (OLMo 2).
+    Whole,
+}
+
+impl QkNorm {
+    /// Parameters of both norms, where there are `heads` of queries and `kv_heads` of keys with `head_dim` features.
+    pub const fn parameters(self, norm: Norm, heads: u64, kv_heads: u64, head_dim: u64) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Head => 2 * norm.parameters(head_dim),
+            Self::Whole => norm.parameters(heads * head_dim) + norm.parameters(kv_heads * head_dim),
+        }
+    }
+}
+
 /// Attention of every layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
@@ -42,8 +64,8 @@ pub enum Attention {
         qkv_bias: bool,
         /// Whether the output projection has a bias.
         output_bias: bool,
-        /// Whether queries and keys are normalised per head (Qwen 3).
-        qk_norm: bool,
+        /// Norms of queries and keys.
+        qk_norm: QkNorm,
     },
     /// Multi-head latent attention (DeepSeek V2 and V3).
     Latent {
@@ -103,7 +125,7 @@ impl Attention {
                     + (qkv_bias as u64) * qkv
                     + heads * head_dim * hidden
                     + (output_bias as u64) * hidden
-                    + (qk_norm as u64) * 2 * norm.parameters(head_dim)
+                    + qk_norm.parameters(norm, heads, kv_heads, head_dim)
             }
             Self::Latent { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim } => {
                 let query_width = heads * (nope_dim + rope_dim);
@@ -209,6 +231,8 @@ pub struct Architecture {
     pub experts: Option<Experts>,
     /// Norms.
     pub norm: Norm,
+    /// Whether what a block gives is normalised too before it is added to the residual stream (Gemma 2 and 3).
+    pub post_norms: bool,
     /// Whether the output projection shares the embedding table.
     pub tied_embeddings: bool,
     /// Modules of multi-token prediction that a checkpoint may carry beside the model; not part of [`Self::parameters`], and
@@ -221,7 +245,7 @@ pub struct Architecture {
 pub struct LayerParameters {
     /// Attention with its inner norms.
     pub attention: u64,
-    /// The two norms of the residual stream.
+    /// The norms of the residual stream.
     pub norms: u64,
     /// Dense feed-forward block, or the shared experts with their gate.
     pub feed_forward: u64,
@@ -252,6 +276,11 @@ impl Architecture {
         }
     }
 
+    /// Norms of the residual stream in a layer: one before each of the two blocks, or one after too.
+    const fn norms_of_layer(&self) -> u64 {
+        2 + 2 * self.post_norms as u64
+    }
+
     /// Keys that a query sees in layer `layer`; 0: all.
     pub fn window_of(&self, layer: u32) -> u64 {
         let here = |window: &&Window| window.layers.get(layer as usize).copied().unwrap_or(false);
@@ -267,7 +296,7 @@ impl Architecture {
     pub fn layer_parameters(&self, layer: u32) -> LayerParameters {
         let mut parameters = LayerParameters {
             attention: self.attention.parameters(self.hidden, self.norm),
-            norms: 2 * self.norm.parameters(self.hidden),
+            norms: self.norms_of_layer() * self.norm.parameters(self.hidden),
             ..LayerParameters::default()
         };
         match (self.layer_kind(layer), &self.experts) {

@@ -127,6 +127,9 @@ impl Training {
         }
         emit.gemm_before_sum(block.label, Gemm::new(tokens, hidden, block.row), self.tp);
         emit.sum_over_tp("tp reduce", tokens * hidden, emit.after());
+        if residual && self.architecture.post_norms {
+            emit.stream(block.label, Streaming::Norm, self.residual_tokens(), hidden, 2);
+        }
         if residual {
             self.residual_stream(emit, block.label, 3);
         }
@@ -277,6 +280,9 @@ impl Training {
         if part.input() {
             if residual {
                 self.residual_stream(emit, block.label, 2);
+                if self.architecture.post_norms {
+                    emit.stream(block.label, Streaming::Norm, own, hidden, 3);
+                }
             }
             if self.sequence_parallel {
                 emit.gather_over_tp("tp all-gather", tokens * hidden, self.precision.compute, emit.before());

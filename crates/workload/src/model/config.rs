@@ -6,26 +6,36 @@
 
 use serde_json::{Map, Value};
 
-use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm, Window};
+use super::architecture::{Architecture, Attention, Experts, FeedForward, Norm, QkNorm, Window};
 
 /// `max_window_layers` of Qwen's configurations that do not give it.
 const QWEN_FULL: u64 = 28;
 
 /// Values of `model_type` that [`Architecture::from_config`] knows.
-pub const MODEL_TYPES: [&str; 13] = [
+pub const MODEL_TYPES: [&str; 23] = [
     "deepseek_v2",
     "deepseek_v3",
+    "gemma2",
+    "gemma3_text",
+    "glm4_moe",
     "gpt2",
     "gpt_neox",
     "gpt_oss",
+    "granite",
+    "kimi_k2",
     "llama",
     "mistral",
     "mixtral",
     "nemotron",
+    "olmo2",
+    "olmo3",
+    "phi3",
     "qwen2",
     "qwen2_moe",
     "qwen3",
     "qwen3_moe",
+    "smollm3",
+    "starcoder2",
 ];
 
 /// Why a configuration is not a model.
@@ -132,7 +142,7 @@ impl Keys<'_> {
     }
 
     /// Grouped-query attention of the Llama family.
-    fn grouped(&self, qkv_bias: bool, output_bias: bool, qk_norm: bool) -> Result<Attention, ConfigError> {
+    fn grouped(&self, qkv_bias: bool, output_bias: bool, qk_norm: QkNorm) -> Result<Attention, ConfigError> {
         let hidden = self.positive(&["hidden_size"])?;
         let heads = self.positive(&["num_attention_heads"])?;
         let kv_heads = self.optional(&["num_key_value_heads"])?.unwrap_or(heads);
@@ -145,8 +155,8 @@ impl Keys<'_> {
     }
 
     /// The sliding window of those layers that have one: as `layer_types` lists them, else as the `transformers` classes take them:
-    /// every second layer of GPT-OSS from the first on, of Qwen's, which have none unless they say `use_sliding_window`, those from
-    /// `max_window_layers` on, all layers of others.
+    /// all but one in so many of GPT-OSS, Gemma and OLMo 3, of Qwen's, which have none unless they say `use_sliding_window`, those
+    /// from `max_window_layers` on, all layers of others.
     fn window(&self) -> Result<Option<Window>, ConfigError> {
         let layers = self.positive(&["num_hidden_layers", "n_layer"])?;
         let qwen = self.model_type.starts_with("qwen");
@@ -155,11 +165,17 @@ impl Keys<'_> {
             return Ok(None);
         };
         let first = if qwen { self.optional(&["max_window_layers"])?.unwrap_or(QWEN_FULL) } else { 0 };
+        let full_every = match self.model_type {
+            "gpt_oss" | "gemma2" => 2,
+            "gemma3_text" => self.optional(&["sliding_window_pattern"])?.unwrap_or(6),
+            "olmo3" => 4,
+            _ => 0,
+        };
         let layers = match self.map.get("layer_types") {
-            None | Some(Value::Null) if self.model_type == "gpt_oss" => {
-                (0..layers).map(|layer| layer % 2 == 0).collect()
+            None | Some(Value::Null) => {
+                let full = |layer: u64| full_every > 0 && (layer + 1).is_multiple_of(full_every);
+                (0..layers).map(|layer| layer >= first && !full(layer)).collect()
             }
-            None | Some(Value::Null) => (0..layers).map(|layer| layer >= first).collect(),
             Some(Value::Array(kinds)) if kinds.len() as u64 == layers => {
                 kinds.iter().map(sliding).collect::<Result<Vec<bool>, _>>()?
             }
@@ -226,8 +242,8 @@ impl Architecture {
             "gpt2" => gpt2(&keys),
             "gpt_neox" => gpt_neox(&keys),
             "nemotron" => nemotron(&keys),
-            "gpt_oss" | "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe"
-            | "deepseek_v2" | "deepseek_v3" => llama_like(&keys),
+            "starcoder2" => starcoder2(&keys),
+            found if MODEL_TYPES.contains(&found) => llama_like(&keys),
             found => Err(ConfigError::UnknownModelType { found: found.to_owned() }),
         }?;
         // Counts are exact in 64 bits below this; the largest model published has 10^13.
@@ -277,11 +293,19 @@ fn short(value: &Value) -> String {
 fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
     let attention_bias = keys.flag("attention_bias", keys.model_type == "gpt_oss")?;
     let attention = match keys.model_type {
-        "qwen2" | "qwen2_moe" => keys.grouped(true, false, false)?,
-        "qwen3" | "qwen3_moe" => keys.grouped(attention_bias, attention_bias, true)?,
-        "deepseek_v2" | "deepseek_v3" => keys.latent()?,
-        _ => keys.grouped(attention_bias, attention_bias, false)?,
+        "qwen2" | "qwen2_moe" => keys.grouped(true, false, QkNorm::None)?,
+        "qwen3" | "qwen3_moe" | "gemma3_text" => {
+            keys.grouped(attention_bias, attention_bias, QkNorm::Head)?
+        }
+        "deepseek_v2" | "deepseek_v3" | "kimi_k2" => keys.latent()?,
+        "glm4_moe" => {
+            let norm = if keys.flag("use_qk_norm", false)? { QkNorm::Head } else { QkNorm::None };
+            keys.grouped(attention_bias, false, norm)?
+        }
+        "olmo2" | "olmo3" => keys.grouped(attention_bias, attention_bias, QkNorm::Whole)?,
+        _ => keys.grouped(attention_bias, attention_bias, QkNorm::None)?,
     };
+    let gemma = matches!(keys.model_type, "gemma2" | "gemma3_text");
     let experts = experts(keys)?;
     let dense_width = if matches!(keys.model_type, "mixtral" | "gpt_oss") {
         keys.positive(&["intermediate_size"])?
@@ -301,7 +325,9 @@ fn llama_like(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         dense: FeedForward { width: dense_width, gated: true, bias: keys.flag("mlp_bias", false)? },
         experts,
         norm: Norm::Rms,
-        tied_embeddings: keys.flag("tie_word_embeddings", false)?,
+        post_norms: gemma,
+        tied_embeddings: keys
+            .flag("tie_word_embeddings", gemma || matches!(keys.model_type, "granite" | "smollm3"))?,
         prediction_layers: keys.optional(&["num_nextn_predict_layers"])?.unwrap_or(0) as u32,
     })
 }
@@ -345,12 +371,12 @@ fn experts(keys: &Keys<'_>) -> Result<Option<Experts>, ConfigError> {
             every: keys.optional(&["decoder_sparse_step"])?.unwrap_or(1).max(1) as u32,
             ..plain(keys.positive(&["num_experts"])?, keys.positive(&["moe_intermediate_size"])?)?
         }),
-        "deepseek_v2" | "deepseek_v3" => {
+        "deepseek_v2" | "deepseek_v3" | "glm4_moe" | "kimi_k2" => {
             let width = keys.positive(&["moe_intermediate_size"])?;
             let shared = keys.optional(&["n_shared_experts", "num_shared_experts"])?.unwrap_or(0);
             Some(Experts {
                 shared_width: shared * width,
-                router_bias: keys.model_type == "deepseek_v3",
+                router_bias: keys.model_type != "deepseek_v2",
                 first_dense: keys.optional(&["first_k_dense_replace"])?.unwrap_or(0) as u32,
                 every: keys.optional(&["moe_layer_freq"])?.unwrap_or(1).max(1) as u32,
                 ..plain(keys.positive(&["n_routed_experts", "num_routed_experts"])?, width)?
@@ -369,7 +395,7 @@ fn nemotron(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         layers: keys.positive(&["num_hidden_layers"])? as u32,
         vocabulary: keys.positive(&["vocab_size"])?,
         positions: 0,
-        attention: keys.grouped(keys.flag("attention_bias", false)?, false, false)?,
+        attention: keys.grouped(keys.flag("attention_bias", false)?, false, QkNorm::None)?,
         window: None,
         dense: FeedForward {
             width: keys.positive(&["intermediate_size"])?,
@@ -378,7 +404,29 @@ fn nemotron(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         },
         experts: None,
         norm: Norm::Layer,
+        post_norms: false,
         tied_embeddings: keys.flag("tie_word_embeddings", false)?,
+        prediction_layers: 0,
+    })
+}
+
+/// StarCoder 2 (Lozhkov et al. 2024, arXiv:2402.19173): grouped queries, rotary positions, a feed-forward block without a gate,
+/// layer norms and biases.
+fn starcoder2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+    let bias = keys.flag("use_bias", true)?;
+    Ok(Architecture {
+        model_type: keys.model_type.to_owned(),
+        hidden: keys.positive(&["hidden_size"])?,
+        layers: keys.positive(&["num_hidden_layers"])? as u32,
+        vocabulary: keys.positive(&["vocab_size"])?,
+        positions: 0,
+        attention: keys.grouped(bias, bias, QkNorm::None)?,
+        window: keys.window()?,
+        dense: FeedForward { width: keys.positive(&["intermediate_size"])?, gated: false, bias },
+        experts: None,
+        norm: Norm::Layer,
+        post_norms: false,
+        tied_embeddings: keys.flag("tie_word_embeddings", true)?,
         prediction_layers: 0,
     })
 }
@@ -399,7 +447,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
             head_dim: divided("n_head", heads, "n_embd", hidden)?,
             qkv_bias: true,
             output_bias: true,
-            qk_norm: false,
+            qk_norm: QkNorm::None,
         },
         window: keys.window()?,
         dense: FeedForward {
@@ -409,6 +457,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         },
         experts: None,
         norm: Norm::Layer,
+        post_norms: false,
         tied_embeddings: keys.flag("tie_word_embeddings", true)?,
         prediction_layers: 0,
     })
@@ -430,12 +479,13 @@ fn gpt_neox(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
             head_dim: divided("num_attention_heads", heads, "hidden_size", hidden)?,
             qkv_bias: true,
             output_bias: true,
-            qk_norm: false,
+            qk_norm: QkNorm::None,
         },
         window: None,
         dense: FeedForward { width: keys.positive(&["intermediate_size"])?, gated: false, bias: true },
         experts: None,
         norm: Norm::Layer,
+        post_norms: false,
         tied_embeddings: keys.flag("tie_word_embeddings", false)?,
         prediction_layers: 0,
     })
@@ -482,6 +532,9 @@ mod tests {
         assert_eq!(window(&format!(r#"{used},"max_window_layers":3"#)), of([0, 0, 0, 4096]));
         let gpt_oss = r#""model_type":"gpt_oss","sliding_window":128"#;
         assert_eq!(window(gpt_oss), of([128, 0, 128, 0]));
+        assert_eq!(window(r#""model_type":"olmo3","sliding_window":64"#), of([64, 64, 64, 0]));
+        let pattern = r#""model_type":"gemma3_text","sliding_window":64,"sliding_window_pattern":3"#;
+        assert_eq!(window(pattern), of([64, 64, 0, 64]));
         let layers = |kinds: &str| window(&format!(r#"{gpt_oss},"layer_types":[{kinds}]"#));
         let (full, local) = (r#""full_attention""#, r#""sliding_attention""#);
         assert_eq!(layers(&[full, local, full, full].join(",")), of([0, 128, 0, 0]));
@@ -507,6 +560,34 @@ mod tests {
         let mistral = r#"{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,
             "num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000}"#;
         assert_eq!(Architecture::from_config(mistral).unwrap().parameters(), 7_241_732_096);
+    }
+
+    /// Sizes on the model cards' safetensors metadata. GLM-4.5-Air's has a module of multi-token prediction with tables of its own.
+    #[test]
+    fn norms_ties_and_experts_of_other_families_count_as_published() {
+        let llama = |kind: &str, [hidden, layers, heads, kv_heads, inner, words]: [u64; 6], more: &str| {
+            let json = format!(
+                r#"{{"model_type":"{kind}","hidden_size":{hidden},"num_hidden_layers":{layers},"num_attention_heads":{heads},
+                "num_key_value_heads":{kv_heads},"intermediate_size":{inner},"vocab_size":{words}{more}}}"#
+            );
+            Architecture::from_config(&json).unwrap()
+        };
+        let count = |kind, shape, more| llama(kind, shape, more).parameters();
+        let wide = r#","head_dim":256"#;
+        assert_eq!(count("gemma2", [2304, 26, 8, 4, 9216, 256_000], wide), 2_614_341_888);
+        assert_eq!(count("gemma2", [3584, 42, 16, 8, 14336, 256_000], wide), 9_241_705_984);
+        assert_eq!(count("gemma3_text", [1152, 26, 4, 1, 6912, 262_144], wide), 999_885_952);
+        assert_eq!(count("olmo2", [4096, 32, 32, 32, 11008, 100_352], ""), 7_298_617_344);
+        assert_eq!(count("olmo2", [5120, 40, 40, 40, 13824, 100_352], ""), 13_716_198_400);
+        assert_eq!(count("phi3", [3072, 32, 32, 32, 8192, 32_064], ""), 3_821_079_552);
+        assert_eq!(count("phi3", [5120, 40, 40, 10, 17920, 100_352], ""), 14_659_507_200);
+        assert_eq!(count("starcoder2", [3072, 30, 24, 2, 12288, 49_152], ""), 3_030_371_328);
+        assert_eq!(count("smollm3", [2048, 36, 16, 4, 11008, 128_256], ""), 3_075_098_624);
+        let air = r#","head_dim":128,"attention_bias":true,"moe_intermediate_size":1408,"n_routed_experts":128,
+            "num_experts_per_tok":8,"n_shared_experts":1,"first_k_dense_replace":1,"num_nextn_predict_layers":1"#;
+        let air = llama("glm4_moe", [4096, 46, 96, 8, 10944, 151_552], air);
+        let tables = 2 * 151_552 * 4096;
+        assert_eq!(air.parameters() + air.prediction_parameters() + tables, 110_468_824_832);
     }
 
     #[test]

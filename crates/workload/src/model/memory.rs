@@ -246,8 +246,8 @@ impl Training {
             bytes += activation(tokens * (heads + keys + self.rotated()));
         }
 
-        // Input of the second norm, then its block.
-        bytes += activation(own * hidden) + mask;
+        // Input of the second norm, then its block; inputs of norms after both blocks.
+        bytes += activation(own * hidden * (1 + 2 * u64::from(model.post_norms))) + mask;
         // A gate that is not one kernel with its product keeps its own value too.
         let gated = u64::from(!self.fused && model.dense.gated);
         let block = |rows: u64, width: u64| {

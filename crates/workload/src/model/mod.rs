@@ -28,7 +28,7 @@ pub mod training;
 pub mod work;
 
 pub use architecture::{
-    Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm, Window,
+    Architecture, Attention, Experts, FeedForward, LayerKind, LayerParameters, Norm, QkNorm, Window,
 };
 pub use chunk::{Chunk, ChunkCost, Flops, compute_time};
 pub use config::{ConfigError, MODEL_TYPES};

@@ -431,7 +431,7 @@ impl Training {
                     + u64::from(qkv_bias) * qkv
                     + self.local_heads() * head_dim * hidden
                     + u64::from(output_bias) * hidden
-                    + u64::from(qk_norm) * 2 * model.norm.parameters(head_dim)
+                    + qk_norm.parameters(model.norm, self.local_heads(), self.local_kv_heads(), head_dim)
             }
             // The down projections and the norms of the compressed vectors are on every rank.
             Attention::Latent { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } => {

@@ -5,7 +5,7 @@ use windtunnel_workload::Dimension;
 use windtunnel_workload::generate::Piece;
 use windtunnel_workload::model::{
     AttentionKernel, Chunk, Dtype, Gemm, Graphs, KernelModel, KernelProfile, Recompute, Streaming, Training,
-    compute_time,
+    Window, compute_time,
 };
 
 use super::{collectives, gpu, kernels, middle, model};
@@ -496,4 +496,38 @@ fn softmax_of_no_whole_block_is_several_kernels() {
     let more = (slow - fast).seconds() - 4.0 * kernels.launch().seconds();
     let expected = 33.0 * scores / (2039e9 * 0.79);
     assert!((more / expected - 1.0).abs() < 1e-3, "{more} {expected}");
+}
+
+/// Gemma's norms after both blocks: two reads or writes of the residual stream each forward, three backward, and their inputs are kept.
+#[test]
+fn norms_after_blocks_read_and_write_the_residual_stream() {
+    let kernels = gpu("h100-sxm");
+    let plain = Training::new(model("llama3-8b"), 4096);
+    let mut with = plain.clone();
+    with.architecture.post_norms = true;
+    let ((forward, backward), before) =
+        (seconds_of_layer(&with, &kernels), seconds_of_layer(&plain, &kernels));
+    let numbers = 2 * 4096 * 4096;
+    near(forward - before.0, moved(2 * 2 * numbers, 2));
+    near(backward - before.1, moved(2 * 3 * numbers, 2));
+    let kept = |training: &Training| training.layer_activation_bytes(0).get();
+    assert_eq!(kept(&with) - kept(&plain), 2 * numbers);
+}
+
+/// A query of a window sees no more than that many keys, in time and in FLOPs; a window that holds the sequence is none.
+#[test]
+fn a_window_is_computed_no_further_than_it_reaches() {
+    let kernels = gpu("h100-sxm");
+    let layer = |keys: u64| {
+        let mut training = Training::new(model("llama3-8b"), 8192);
+        training.architecture.window = (keys > 0).then(|| Window { keys, layers: vec![true; 32] });
+        let (forward, backward) = seconds_of_layer(&training, &kernels);
+        (forward, backward, training.architecture.attention_flops_per_token(8192, true))
+    };
+    let (none, whole, short, shorter) = (layer(0), layer(8192), layer(2048), layer(128));
+    assert_eq!(none, whole);
+    assert!(short.0 < none.0 && shorter.0 < short.0 && short.1 < none.1 && shorter.1 < short.1);
+    // Of 8,192 queries the first 2,048 see 1, 2, 3 ... keys and the others 2,048, where without a window the mean is 4,096.
+    let seen = 2048.0 - 2048.0 * 2048.0 / (2.0 * 8192.0);
+    assert!((short.2 as f64 / none.2 as f64 - seen / 4096.0).abs() < 1e-9);
 }
