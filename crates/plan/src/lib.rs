@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod fabric;
 pub mod inputs;
 pub mod jobs;
+pub mod kinds;
 pub mod load;
 pub mod modules;
 pub mod network_plan;

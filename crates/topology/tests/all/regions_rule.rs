@@ -55,7 +55,7 @@ fn cable(length_mm: u64) -> CableSpec {
 
 fn building(name: &str, hosts: u32, ports: &[u32]) -> BuildingSpec {
     let tiers = ports.iter().map(|&ports| Tier::new(ports, RATE)).collect();
-    BuildingSpec { name: name.to_owned(), region: 0, hosts, tiers }
+    BuildingSpec { name: name.to_owned(), region: 0, hosts, tiers, scale_up: None }
 }
 
 fn regions(buildings: Vec<BuildingSpec>, cross: &[(u32, u32, u32)]) -> RegionsSpec {
@@ -96,7 +96,7 @@ fn specs() -> impl Strategy<Value = RegionsSpec> {
                         tiers.push(tier);
                     }
                     let hosts = if above.is_empty() { hosts.min(2) } else { hosts };
-                    BuildingSpec { name: format!("building{index}"), region, hosts, tiers }
+                    BuildingSpec { name: format!("building{index}"), region, hosts, tiers, scale_up: None }
                 });
             let mut spec = regions(Vec::new(), &[]);
             (spec.host, spec.buildings) = (host, buildings.collect());
@@ -290,8 +290,13 @@ fn addresses_tell_regions_and_buildings() {
 fn table_3(inside: f64, devices: u32) -> RegionsSpec {
     let mut tiers = [16, 8, 8].map(|ports| Tier::new(ports, RATE)).to_vec();
     tiers[1].oversubscription = inside;
-    let building =
-        |name: &str| BuildingSpec { name: name.to_owned(), region: 0, hosts: devices, tiers: tiers.clone() };
+    let building = |name: &str| BuildingSpec {
+        name: name.to_owned(),
+        region: 0,
+        hosts: devices,
+        tiers: tiers.clone(),
+        scale_up: None,
+    };
     // 10 km, 50 us.
     let cross = CrossSpec { between: [0, 1], count: devices / 4, cable: cable(10_000_000) };
     RegionsSpec {

@@ -110,8 +110,14 @@ impl Estimator {
                 format!("there is no job number {index}: there are {found}"),
             )
         })?;
-        let context =
-            Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
+        let context = Context {
+            scenario: &scenario,
+            fabric: &parts,
+            storage: None,
+            base: inputs,
+            place: &at,
+            on_first: true,
+        };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
             return Err(InputError::new(
@@ -257,7 +263,14 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
+        Context {
+            scenario: &self.scenario,
+            fabric: &self.fabric,
+            storage: None,
+            base: &self.inputs,
+            place,
+            on_first: true,
+        }
     }
 
     /// The settings of a choice: number and value.
@@ -360,7 +373,6 @@ impl Estimator {
             untold,
             parallelism,
             gpu: &gpu,
-            kernels: KernelModel::clone(&model),
             place: &place,
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;

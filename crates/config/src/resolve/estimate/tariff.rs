@@ -580,6 +580,7 @@ mod tests {
             region: 0,
             hosts: 16,
             tiers: ports.iter().map(|&ports| Tier::new(ports, RATE)).collect(),
+            scale_up: None,
         };
         let cable = CableSpec { length_mm: 3_000_000, ..CableSpec::new(RATE) };
         let spec = RegionsSpec {
