@@ -84,6 +84,17 @@ impl GpuKinds {
         self.reduces.get(kind).copied().unwrap_or(false)
     }
 
+    /// GPUs that follow one another with the sheet of each stretch; none where all are alike.
+    pub fn stretches(&self) -> Vec<(u32, &GpuSheet)> {
+        let mut from = 0;
+        let stretch = |&(until, kind): &(u32, u8)| {
+            let count = until - from;
+            from = until;
+            (count, &*self.sheets[usize::from(kind)])
+        };
+        self.until.iter().map(stretch).collect()
+    }
+
     /// The kind of a GPU.
     pub fn of(&self, gpu: EndpointId) -> u8 {
         if self.until.is_empty() {

@@ -121,7 +121,7 @@ pub fn build(
 }
 
 /// What a collective that runs beside computations adds to them, as a share.
-fn overlap_slowdown(gpu: &GpuSheet) -> f64 {
+pub(super) fn overlap_slowdown(gpu: &GpuSheet) -> f64 {
     gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0)
 }
 
