@@ -147,3 +147,36 @@ impl Programs {
         made
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_workload::model::sheets::GpuSheet;
+
+    use super::*;
+
+    fn sheet(name: &str) -> Arc<GpuSheet> {
+        let text = include_str!("../../../data/gpus/a100-80.yaml");
+        let read = GpuSheet::parse(text).expect("a sheet that comes along");
+        Arc::new(GpuSheet { name: name.to_owned(), ..read })
+    }
+
+    /// Kinds are told by what their sheets say, wherever they stand.
+    #[test]
+    fn gpus_are_of_the_kind_of_their_stretch() {
+        let of = |names: &[(u32, &str)]| {
+            GpuKinds::of_groups(names.iter().map(|&(count, name)| (count, sheet(name), true)))
+        };
+        let found = of(&[(8, "new"), (4, "old"), (8, "new")]);
+        assert_eq!(found.count(), 2);
+        let kinds: Vec<u8> = [0, 7, 8, 11, 12, 19].map(|gpu| found.of(EndpointId(gpu))).to_vec();
+        assert_eq!(kinds, [0, 0, 1, 1, 0, 0]);
+        let first = [8, 10, 20].map(|gpus| (found.among_first(gpus, 0), found.among_first(gpus, 1)));
+        assert_eq!(first, [(8, 0), (8, 2), (16, 4)]);
+        let names: Vec<_> =
+            found.stretches().into_iter().map(|(gpus, sheet)| (gpus, sheet.name.clone())).collect();
+        assert_eq!(names, [(8, "new".to_owned()), (4, "old".to_owned()), (8, "new".to_owned())]);
+        let alike = of(&[(8, "new"), (4, "new")]);
+        assert!(!alike.differ() && alike.stretches().is_empty());
+        assert_eq!((alike.of(EndpointId(9)), alike.among_first(9, 0)), (0, 9));
+    }
+}

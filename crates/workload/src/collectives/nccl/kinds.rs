@@ -72,3 +72,64 @@ impl Library {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windtunnel_kernel::Span;
+
+    use super::super::{Architecture, Constants, Hardware, Settings};
+    use super::*;
+
+    fn machine(architecture: Architecture, scale_up: f64, sums: bool) -> Machine {
+        let hardware = Hardware {
+            architecture,
+            scale_up,
+            scale_up_sums: sums,
+            scale_up_ranks: None,
+            host_link: 0.0,
+            memory: 3.0 * scale_up,
+            nics: 8,
+            nic: 50e9,
+            uplink: 0.0,
+            slow_leaf: false,
+            channel_speed: 0.0,
+            simple_trees: false,
+            amd: false,
+            gpus: 8,
+            wire: 1e-6.into(),
+            ll128_between: true,
+            network_sums: false,
+        };
+        Machine {
+            hardware,
+            settings: Settings::default(),
+            rules: Vec::new(),
+            constants: Constants::default(),
+            hosts_of_domain: 1,
+            payload: 1.0,
+            latency: [Span::from_ns(scale_up as u64 / 1_000_000_000), Span::from_us(2)],
+            sites: None,
+            kinds: None,
+        }
+    }
+
+    /// A group of one kind has its machine, whatever stands beside; one of several the least of each.
+    #[test]
+    fn a_group_has_the_machine_of_its_members() {
+        let (new, old) =
+            (machine(Architecture::Hopper, 360e9, true), machine(Architecture::Ampere, 240e9, false));
+        let kinds = Kinds::new(vec![0, 0, 1], vec![new.clone(), old.clone()]);
+        let sets = [vec![0, 1], vec![2], vec![1, 2]].map(|domains| kinds.among(domains));
+        assert_eq!(sets, [0b01, 0b10, 0b11]);
+        let library = Library(Arc::new(Machine { kinds: Some(Arc::new(kinds)), ..new.clone() }));
+        assert_eq!(*library.among(sets[0]).0, new);
+        assert_eq!(*library.among(sets[1]).0, old);
+        let both = library.among(sets[2]);
+        assert_eq!(both.0.hardware, old.hardware);
+        assert_eq!(both.0.latency, [new.latency[0], old.latency[1]]);
+        assert!(!both.0.hardware.scale_up_sums);
+        // Where nothing differs a library stays what it is.
+        let alike = Library(Arc::new(new));
+        assert_eq!(alike.among(0b10), alike);
+    }
+}
