@@ -250,3 +250,16 @@ fidelity: message
 topology: {shape: clos, hosts: 4, tiers: [{ports_down: 8, rate: 100 Gbps, length: 5 m}], host: {gpus: 1, nics: 1}}
 jobs: [{name: a, workload: {collective: {kind: all_reduce, bytes: 1 MiB}}}]
 """
+
+
+def test_an_experiment_goes_by_its_other_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "experiment.yaml"
+    file.write_text(file.read_text().replace("\nsource:", "\nalso: [rings, thakur-fig3]\nsource:", 1))
+    monkeypatch.chdir(folder.parent.parent)
+    assert find("thakur-fig3").name == find("rings").name == "ring-tree"
+    assert names() == ["ring-tree"]
+    with pytest.raises(windtunnel.InputError, match="did you mean `thakur-fig3`"):
+        find("thakur-fig2")
+    file.write_text(file.read_text().replace("[rings, thakur-fig3]", "rings"))
+    with pytest.raises(windtunnel.InputError, match="also: expected a list of names, found `rings`"):
+        find("ring-tree")

@@ -157,7 +157,6 @@ def test_the_command_tells_of_it(command: Command, tmp_path: Path) -> None:
     [
         (("{building: old, speed", "{building: odl, speed"), "variation.speeds[0].building: no building `odl`"),
         (("{building: old, rate", "{building: old, host: 1, rate"), "expected `building` or `host`, found both"),
-        (("name: old, hosts: 1", "name: old, gpu: A100, hosts: 1"), "topology.buildings[1].gpu: expected none"),
     ],
 )
 def test_what_is_not_there_is_refused(command: Command, tmp_path: Path, change: tuple[str, str], said: str) -> None:

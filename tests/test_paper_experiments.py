@@ -75,6 +75,19 @@ def test_latency_costs_more_where_packets_are_lost() -> None:
 
 
 @pytest.mark.engine
+def test_far_clusters_wait_for_light_and_for_no_more() -> None:
+    found = {verdict.claim: verdict.holds for verdict in run_experiment(experiment("scaleacross-fig17")).verdicts}
+    assert len(found) == 10
+    (failed,) = (claim for claim, holds in found.items() if not holds)
+    assert failed.startswith("AllReduce of 2 GB")
+
+
+def test_figures_of_the_paper_go_by_their_numbers() -> None:
+    for figure, name in ((18, "loss"), (20, "spray"), (21, "ecn")):
+        assert find(f"scaleacross-fig{figure}").name == f"scaleacross-{name}"
+
+
+@pytest.mark.engine
 def test_a_limit_in_flight_costs_spraying_its_lead_over_a_long_way() -> None:
     whole = experiment("scaleacross-spray")
     out: Values = {"outermost": [["tp", "cp", "ep", "pp", "dp"]], "queue_pairs": [1]}

@@ -73,15 +73,29 @@ Known = tuple[float | None, dict[str, str] | None]
 
 
 @dataclass(frozen=True)
+class _Stretch:
+    """GPUs of one sheet that follow one another, and what one of them draws and costs."""
+
+    gpus: int
+    watts: float | None
+    usd: float | None
+
+
+@dataclass(frozen=True)
 class _Machine:
     """What is known of a fabric and its GPUs whatever runs there."""
 
     gpus: int | None
     gpu_w: float | None
+    """Of a GPU on average."""
+    stretches: tuple[_Stretch, ...]
+    """Buildings with GPUs of their own, in the order of their hosts; none where all are alike."""
     fabric_w: float | None
     figures: dict[str, float | None]
     hour_usd: float | None
     """Of all of it."""
+    written_off: tuple[float, float] | None
+    """Over how many years, and dollars of a kilowatt-hour; None where it is rented."""
     evidence: str
     """As JSON."""
 
@@ -102,7 +116,7 @@ def cost_text(name: str, base: Path, tree: str, summary: dict[str, Any]) -> str 
         "energy_j": _times(machine.figures["power_w"], summary.get("simulated_time_s")),
         "hour_usd": machine.hour_usd,
         "run_usd": _over(_times(machine.hour_usd, summary.get("simulated_time_s")), HOUR_S),
-        "jobs": [_job(job, machine) for job in summary["jobs"]],
+        "jobs": [_job(job, machine, alone=len(summary["jobs"]) == 1) for job in summary["jobs"]],
     }
     return f'{json.dumps(cost)[:-1]}, "evidence": {machine.evidence}}}'
 
@@ -118,8 +132,11 @@ def _machine(text: str, name: str, base: Path) -> _Machine:
     named = fabric["host"]["gpu"] if fabric is not None else host.get("gpu")
     each, row = _of_gpu("power", named, host.get("gpu"), base)
     price, of_price = _of_gpu("price", named, host.get("gpu"), base)
-    evidence += [one for one in (row, of_price) if one is not None]
     gpus = fabric["gpus"] if fabric is not None else gpus
+    stretches, rows = _stretches(fabric, tree, base)
+    if stretches:
+        each, price = _mean(stretches, "watts"), _mean(stretches, "usd")
+    evidence += [one for one in (rows or (row, of_price)) if one is not None]
     gpus_w, fabric_w = _times(each, gpus), cost.get("power_w")
     figures = {
         "fabric_usd": cost.get("total_usd"),
@@ -132,7 +149,45 @@ def _machine(text: str, name: str, base: Path) -> _Machine:
     }
     hour_usd, of_hours = _hour(tree.get("prices") or {}, gpus, figures)
     kept = [{key: row[key] for key in ("constant", "kind", "source")} for row in [*evidence, *of_hours]]
-    return _Machine(gpus, each, fabric_w, figures, hour_usd, json.dumps(kept))
+    prices = tree.get("prices") or {}
+    kwh, _ = _given("kwh", prices.get("kwh"), PRICES)
+    rented = prices.get("gpu_hour") is not None
+    written_off = None if rented else (prices.get("years") or YEARS, KWH_USD if kwh is None else kwh)
+    return _Machine(gpus, each, stretches, fabric_w, figures, hour_usd, written_off, json.dumps(kept))
+
+
+def _stretches(
+    fabric: dict[str, Any] | None, tree: dict[str, Any], base: Path
+) -> tuple[tuple[_Stretch, ...], list[dict[str, str] | None]]:
+    """What GPUs of buildings draw and cost where they differ, and what that rests on, each line once."""
+    found = ((fabric or {}).get("host") or {}).get("by_building") or []
+    topology = tree.get("topology") or {}
+    common, buildings = (topology.get("host") or {}).get("gpu"), topology.get("buildings") or []
+    stretches: list[_Stretch] = []
+    rows: list[dict[str, str] | None] = []
+    for i, one in enumerate(found):
+        own = (buildings[i].get("host") or {}).get("gpu") if i < len(buildings) else None
+        written, place = (own, f"the scenario's `topology.buildings[{i}].host.gpu`") if own else (common, SCENARIO)
+        (watts, of_watts), (usd, of_usd) = (
+            _of_gpu(key, one["gpu"], written, base, place) for key in ("power", "price")
+        )
+        stretches.append(_Stretch(one["gpus"], watts, usd))
+        rows += [row for row in (of_watts, of_usd) if row not in rows]
+    return tuple(stretches), rows
+
+
+def _mean(stretches: Sequence[_Stretch], key: str, first: int | None = None) -> float | None:
+    """Of a GPU: the mean of all, or of the first so many; None where a sheet of theirs does not say."""
+    left = sum(one.gpus for one in stretches) if first is None else first
+    count, total = left, 0.0
+    for one in stretches:
+        taken = min(one.gpus, left)
+        value: float | None = getattr(one, key)
+        if taken and value is None:
+            return None
+        total += taken * (value or 0.0)
+        left -= taken
+    return total / count if count and not left else None
 
 
 def _hour(
@@ -178,19 +233,31 @@ def with_cost(text: str, cost: str) -> str:
     return f'{text.rstrip()[:-1]},"cost":{cost}}}'
 
 
-def _job(job: dict[str, Any], machine: _Machine) -> dict[str, Any]:
-    """Energy and dollars of a job's iterations: its GPUs and as large a part of the fabric."""
-    mean = (job["iteration_time_s"] or {}).get("mean")
+def _job(job: dict[str, Any], machine: _Machine, *, alone: bool) -> dict[str, Any]:
+    """Energy and dollars of a job's iterations: its GPUs and as large a part of the fabric.
+
+    Where GPUs differ a job that is `alone` has the first of them, others have such as are mean.
+    """
+    took = (job["iteration_time_s"] or {}).get("mean")
     each, fabric_w, gpus = machine.gpu_w, machine.fabric_w, machine.gpus
+    hour_usd = _over(_times(machine.hour_usd, job["ranks"]), gpus)
+    if alone and machine.stretches:
+        watts, usd = (_mean(machine.stretches, key, job["ranks"]) for key in ("watts", "usd"))
+        mean = _mean(machine.stretches, "usd")
+        if machine.written_off is not None:
+            years, kwh = machine.written_off
+            bought = _over(_times(_sum(usd, _times(mean, -1.0)), job["ranks"]), years * YEAR_H)
+            energy = _times(_sum(watts, _times(each, -1.0)), job["ranks"] * kwh / 1000.0)
+            hour_usd = _sum(hour_usd, _sum(bought, energy))
+        each = watts
     whole = None if each is None or fabric_w is None or not gpus else (each + fabric_w / gpus) * job["ranks"]
     tokens = job.get("tokens_per_s")
-    hour_usd = _over(_times(machine.hour_usd, job["ranks"]), gpus)
     return {
         "name": job["name"],
         "power_w": whole,
-        "iteration_energy_j": _times(whole, mean),
+        "iteration_energy_j": _times(whole, took),
         "tokens_per_j": None if not tokens or not whole else tokens / whole,
-        "iteration_usd": _over(_times(hour_usd, mean), HOUR_S),
+        "iteration_usd": _over(_times(hour_usd, took), HOUR_S),
         "tokens_per_usd": None if not tokens or not hour_usd else tokens * HOUR_S / hour_usd,
     }
 

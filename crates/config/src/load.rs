@@ -122,6 +122,19 @@ fn names_its_key(message: &str) -> bool {
         .any(|start| message.starts_with(start))
 }
 
+/// Where the keys of a host are that somebody looks for in a building, of which these are known.
+fn of_buildings(found: &str, known: &[&str]) -> Option<&'static str> {
+    let all = ["gpus", "nics", "nic", "rails", "overhead", "nic_bus"];
+    match (known.contains(&"tiers") && known.contains(&"region"), known) {
+        (true, _) if found == "gpu" || found == "scale_up" => Some("say it as `host: {gpu: A100-80}`"),
+        (true, _) | (_, ["gpu", "scale_up"]) if all.contains(&found) => Some(
+            "hosts of all buildings have as many GPUs and the same NICs, which `topology.host` says; how fast NICs are, \
+             `tiers[0].rate` says, and `variation.nics` of those that are slower",
+        ),
+        _ => None,
+    }
+}
+
 /// A reader's message in the words of a user of the file, with the nearest right name as a hint.
 pub(crate) fn explained(place: String, message: &str) -> InputError {
     let quoted = message.split('`').nth(1);
@@ -138,6 +151,9 @@ pub(crate) fn explained(place: String, message: &str) -> InputError {
         let of = if known.len() == 1 { "" } else { "one of " };
         let text = format!("unknown {what} `{found}`, expected {of}`{}`", known.join("`, `"));
         let error = InputError::new(place, text);
+        if let Some(hint) = of_buildings(found, &known) {
+            return error.hint(hint);
+        }
         return match nearest(found, known) {
             Some(name) => error.hint(format!("did you mean `{name}`?")),
             None => error,

@@ -7,6 +7,8 @@ use windtunnel_kernel::{BitRate, Span};
 use windtunnel_topology::{Detour, Forwarder, LinkId, Policy, Topology};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
+use crate::kinds::GpuKinds;
+
 /// A fabric with what its hosts are made of.
 #[derive(Clone, Debug)]
 pub struct FabricParts {
@@ -18,8 +20,10 @@ pub struct FabricParts {
     pub detour: Detour,
     /// How switches cope with what fails.
     pub policy: Policy,
-    /// The GPUs' sheet, if one is named.
+    /// The GPUs' sheet, if one is named; of several kinds the first.
     pub gpu: Option<Arc<GpuSheet>>,
+    /// The kinds of GPUs, which buildings may differ in.
+    pub kinds: GpuKinds,
     /// The NICs' sheet, if one is named.
     pub nic: Option<Arc<NicSheet>>,
     /// Time a stream is held per message.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windtunnel_cluster::life::Life;
 use windtunnel_cluster::placement::{Locality, Placement};
-use windtunnel_kernel::{CalendarTime, RankId, Span};
+use windtunnel_kernel::{CalendarTime, EndpointId, RankId, Span};
 use windtunnel_workload::Workload;
 
+use crate::kinds::{GpuKinds, Programs};
 use crate::load::Load;
 use crate::origin::Origin;
 
@@ -18,8 +19,8 @@ pub struct ModelFacts {
     pub tokens: u64,
     /// Model FLOPs per iteration (the numerator of MFU).
     pub flops: f64,
-    /// Peak rate of a GPU in FLOP/s at the training precision.
-    pub peak_flops: f64,
+    /// Peak rate of a GPU in FLOP/s at the training precision, by kind.
+    pub peak_flops: Vec<f64>,
     /// How far iterations of this kind were from measured ones on the validation board; null where it has none.
     pub expected_error: Value,
     /// Bytes per GPU by use, of the rank that needs most, with `total` and `capacity`.
@@ -29,6 +30,16 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
+    /// The mean peak rate of the GPUs at `placement`, in FLOP/s.
+    pub fn peak_at(&self, gpus: &GpuKinds, placement: &[EndpointId]) -> f64 {
+        let of = |gpu: &EndpointId| self.peak_flops.get(usize::from(gpus.of(*gpu))).copied().unwrap_or(0.0);
+        match self.peak_flops.as_slice() {
+            [one] => *one,
+            _ if placement.is_empty() => self.peak_flops.first().copied().unwrap_or(0.0),
+            _ => placement.iter().map(of).sum::<f64>() / placement.len() as f64,
+        }
+    }
+
     /// Bytes that the fullest GPU holds.
     pub fn memory_total(&self) -> Option<u64> {
         self.memory.get("total").and_then(Value::as_u64)
@@ -48,9 +59,25 @@ pub struct Work {
     pub watched: Vec<RankId>,
     /// What it loads over the network before its first start.
     pub load: Option<Load>,
+    /// Its programs by kinds of GPUs.
+    pub programs: Programs,
 }
 
 impl Work {
+    /// The operations of its ranks at `placement`, on the GPUs that stand there.
+    pub fn workload_at(&self, gpus: &GpuKinds, placement: &[EndpointId]) -> Arc<Workload> {
+        self.programs.at(&self.workload, gpus, placement)
+    }
+
+    /// The same with its ranks at `placement`.
+    pub fn at(self: &Arc<Self>, gpus: &GpuKinds, placement: &[EndpointId]) -> Arc<Self> {
+        let workload = self.workload_at(gpus, placement);
+        if Arc::ptr_eq(&workload, &self.workload) {
+            return self.clone();
+        }
+        Arc::new(Self { workload, ..(**self).clone() })
+    }
+
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.workload.ranks()
@@ -129,7 +156,11 @@ impl JobPlan {
     pub fn share(&mut self, other: &Self) {
         for own in std::iter::once(&mut self.work).chain(&mut self.resized) {
             if let Some(known) = other.works().find(|known| known.ranks() == own.ranks()) {
-                *own = Arc::new(Work { workload: known.workload.clone(), ..(**own).clone() });
+                *own = Arc::new(Work {
+                    workload: known.workload.clone(),
+                    programs: known.programs.clone(),
+                    ..(**own).clone()
+                });
             }
         }
     }

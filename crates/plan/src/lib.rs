@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod fabric;
 pub mod inputs;
 pub mod jobs;
+pub mod kinds;
 pub mod load;
 pub mod modules;
 pub mod network_plan;
@@ -100,10 +101,16 @@ impl Plan {
     pub fn explanation(&self) -> Value {
         let jobs: Vec<Value> = self.jobs.iter().map(JobPlan::explanation).collect();
         let topology = &self.fabric.topology;
+        let mut told =
+            json!({"hosts": topology.hosts(), "gpus": topology.endpoints(), "links": topology.link_count()});
+        if self.fabric.kinds.differ() {
+            let names = self.fabric.kinds.sheets().iter().map(|sheet| sheet.name.as_str());
+            told["gpu_sheets"] = names.collect();
+        }
         json!({
             "scenario": self.name,
             "fidelity": self.fidelity.name(),
-            "topology": {"hosts": topology.hosts(), "gpus": topology.endpoints(), "links": topology.link_count()},
+            "topology": told,
             "jobs": jobs,
             "drawn": self.stream.as_ref().map(JobStream::explanation),
             "evidence": self.evidence.rows(),

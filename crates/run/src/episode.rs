@@ -223,7 +223,7 @@ impl Simulator<'_> {
 
 /// How a job of `episode` is recorded; of one that is not `awaited`, one iteration and no operations.
 fn watched(plan: &Plan, job: &EpisodeJob, episode: &Episode, awaited: bool, iterations: u64) -> Watched {
-    let mut watched = watch(job, &plan.jobs[job.job], if awaited { iterations } else { 1 }, episode.number);
+    let mut watched = watch(plan, job, if awaited { iterations } else { 1 }, episode.number);
     if !awaited {
         (watched.ranks, watched.operations_of) = (Vec::new(), u64::MAX);
     } else if episode.rerun.is_some() {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windtunnel_cluster::calendar::Histories;
 use windtunnel_cluster::cluster::JobId;
-use windtunnel_kernel::{CalendarTime, Span, memory};
+use windtunnel_kernel::{CalendarTime, EndpointId, Span, memory};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::Failure;
 use windtunnel_plan::evidence::EvidenceRow;
@@ -124,6 +124,10 @@ impl Ended<'_> {
                 let start = history.start.or(record.started[job]);
                 JobSummary {
                     job_plan,
+                    peak_flops: job_plan
+                        .model
+                        .as_ref()
+                        .map_or(0.0, |model| model.peak_at(&plan.fabric.kinds, self.first_place(job))),
                     state: match (history.finish, start) {
                         (Some(_), _) => JobState::Finished,
                         (None, Some(_)) => JobState::Interrupted,
@@ -144,6 +148,13 @@ impl Ended<'_> {
                 .to_json()
             })
             .collect()
+    }
+
+    /// The GPUs that a job had first; none before it starts.
+    fn first_place(&self, job: usize) -> &[EndpointId] {
+        let given = &self.histories.given;
+        let stay = self.histories.stays.iter().find(|stay| given[stay.job.0 as usize] == job);
+        stay.map_or(&[], |stay| stay.placement.as_slice())
     }
 
     /// What became of the cluster's GPUs and jobs.

@@ -45,7 +45,8 @@ pub(crate) fn fold(
     balancer: LoadBalancer,
 ) -> Option<Folded> {
     let first = &work.first_replica;
-    if first.is_empty() || !plan.slow_links.is_empty() || plan.fabric.faults.is_some() {
+    let unlike = !plan.slow_links.is_empty() || plan.fabric.kinds.differ();
+    if first.is_empty() || unlike || plan.fabric.faults.is_some() {
         return None;
     }
     let topology = &*plan.fabric.topology;

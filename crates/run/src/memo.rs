@@ -113,7 +113,7 @@ impl<'a> Memo<'a> {
             && plan.cluster.episodes.memo != MemoName::Off
             && plan.jobs.len() > 1
             && variation(plan, CalendarTime::ZERO).is_none();
-        let alike = plan.fabric.faults.is_none() && plan.slow_links.is_empty();
+        let alike = alike(plan);
         Self { plan, judge: Judge::of(plan), workloads, known: FxHashMap::default(), remembers, alike }
     }
 
@@ -127,6 +127,8 @@ impl<'a> Memo<'a> {
         match self.plan.cluster.episodes.memo {
             _ if !self.remembers => "off",
             MemoName::Exact => "exact",
+            // Groups that lie alike over buildings may lie on other GPUs.
+            MemoName::Symmetric if self.plan.fabric.kinds.differ() => "exact",
             MemoName::Symmetric => "symmetric",
             MemoName::Off => "off",
         }
@@ -135,7 +137,7 @@ impl<'a> Memo<'a> {
     /// Forgets all: paths are others now. `faulty`: something has failed.
     pub(crate) fn clear(&mut self, faulty: bool) {
         self.known.clear();
-        self.alike = !faulty && self.plan.slow_links.is_empty();
+        self.alike = !faulty && alike(self.plan);
     }
 
     /// Keeps what came of an episode.
@@ -152,7 +154,7 @@ impl<'a> Memo<'a> {
             key.extend(pattern);
             return key;
         }
-        let symmetric = self.plan.cluster.episodes.memo == MemoName::Symmetric;
+        let symmetric = self.name() == "symmetric";
         if symmetric && jobs.len() > 1 {
             let mut key = vec![u64::MAX - 1];
             let mut names = Names::default();
@@ -217,6 +219,11 @@ impl<'a> Memo<'a> {
             Some((known.clone(), judgement))
         })
     }
+}
+
+/// Whether hosts of one kind of place are alike from the start on.
+fn alike(plan: &Plan) -> bool {
+    plan.fabric.faults.is_none() && plan.slow_links.is_empty() && !plan.fabric.kinds.differ()
 }
 
 /// Which jobs an episode has, whether they load, when they begin in it, and where they are.

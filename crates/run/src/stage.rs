@@ -14,7 +14,6 @@ use windtunnel_fabric::{Network, Observations};
 use windtunnel_kernel::{EndpointId, Span, Time};
 use windtunnel_plan::Plan;
 use windtunnel_plan::error::{Failure, InputError};
-use windtunnel_plan::jobs::JobPlan;
 use windtunnel_plan::settings::{ExchangeName, Fidelity};
 use windtunnel_workload::collectives::OneByOne;
 use windtunnel_workload::replay::{Coupling, Exchanges};
@@ -142,16 +141,16 @@ pub(crate) fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
     let mut placement = job.placement.clone();
     let own = placement.len();
     let work = plan.jobs[job.job].work_of(own);
-    let (mut number, mut workload) = (job.job as u64, &work.workload);
+    let (mut number, mut workload) = (job.job as u64, work.workload_at(&plan.fabric.kinds, &job.placement));
     if let Some(load) = work.load.as_ref().filter(|_| job.loading) {
         // Other messages than the job's.
         number += plan.jobs.len() as u64;
-        workload = &load.workload;
+        workload = load.workload.clone();
         placement.extend_from_slice(&load.storage);
     }
     ShardJob {
         number,
-        workload: workload.clone(),
+        workload,
         placement: placement.into(),
         own,
         iterations: job.left,
@@ -164,8 +163,8 @@ pub(crate) fn shard_job(plan: &Plan, job: &EpisodeJob) -> ShardJob {
 }
 
 /// What is kept of a job in `episode`.
-pub(crate) fn watch(job: &EpisodeJob, job_plan: &JobPlan, iterations: u64, episode: u32) -> Watched {
-    let work = job_plan.work_of(job.placement.len());
+pub(crate) fn watch(plan: &Plan, job: &EpisodeJob, iterations: u64, episode: u32) -> Watched {
+    let work = plan.jobs[job.job].work_of(job.placement.len());
     let mut ranks = vec![false; work.ranks()];
     for rank in &work.watched {
         ranks[rank.0 as usize] = true;
@@ -176,7 +175,7 @@ pub(crate) fn watch(job: &EpisodeJob, job_plan: &JobPlan, iterations: u64, episo
     Watched {
         job: job.job,
         episode,
-        work: work.clone(),
+        work: work.at(&plan.fabric.kinds, &job.placement),
         loading: job.loading,
         phase: job.phase,
         placement: job.placement.clone(),

@@ -58,6 +58,8 @@ pub(crate) struct JobSummary<'a> {
     pub job_plan: &'a JobPlan,
     /// How it ended.
     pub state: JobState,
+    /// Mean peak rate of its GPUs in FLOP/s; 0 if it trains no model.
+    pub peak_flops: f64,
     /// Its simulated iterations.
     pub iterations: &'a [Iteration],
     /// Mean iteration time on an ideal fabric, in picoseconds.
@@ -179,7 +181,7 @@ impl JobSummary<'_> {
             "tokens_per_s": model.and_then(|model| rate(model.tokens as f64)),
             "expected_error": model.map(|model| model.expected_error.clone()),
             "samples_per_s": self.job_plan.samples.and_then(|samples| rate(samples as f64)),
-            "mfu": model.and_then(|model| gpu_time.map(|time| model.flops / (model.peak_flops * time))),
+            "mfu": model.and_then(|model| gpu_time.map(|time| model.flops / (self.peak_flops * time))),
             "memory_bytes_per_gpu": model.map(ModelFacts::memory_total),
             "memory": model.map(|model| model.memory.clone()),
             "warnings": self.job_plan.warnings,

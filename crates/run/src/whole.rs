@@ -557,10 +557,9 @@ impl Whole<'_> {
 
     /// Puts a job on the shard; its place there.
     fn put_on(&mut self, job: &EpisodeJob) -> Result<usize, Stop> {
-        let job_plan = &self.plan.jobs[job.job];
         let alike = |entry: &&Entered| entry.job == job.job && entry.loading == job.loading;
         let stay = self.entered.iter().filter(alike).count() as u32;
-        self.stage.shard.observer_mut().enter(watch(job, job_plan, u64::MAX, stay));
+        self.stage.shard.observer_mut().enter(watch(self.plan, job, u64::MAX, stay));
         Ok(self.stage.enter(job, shard_job(self.plan, job))?)
     }
 

@@ -27,7 +27,9 @@ pub(crate) struct Hosts {
     gpus_per_nic: Divisor,
     pub(crate) domain: Divisor,
     rate: BitRate,
-    pub(crate) latency: Span,
+    latency: Span,
+    /// Endpoints whose scale-up links are others: up to which one, with rate and latency, ascending; none where all are alike.
+    apart: Box<[(u32, BitRate, Span)]>,
 }
 
 impl Hosts {
@@ -64,12 +66,48 @@ impl Hosts {
             domain: Divisor::new(size),
             rate: scale_up.rate,
             latency: scale_up.latency,
+            apart: Box::default(),
         })
     }
 
-    /// Rate and latency of a GPU's scale-up link.
+    /// The same, whose scale-up links are as `groups` say of so many hosts each, one after the other.
+    pub(crate) fn with_scale_ups(self, groups: impl IntoIterator<Item = (u32, BitRate, Span)>) -> Self {
+        let mut until = 0;
+        let ends = |(hosts, rate, latency)| {
+            until += hosts * self.gpus.get();
+            (until, rate, latency)
+        };
+        let apart: Box<[_]> = groups.into_iter().map(ends).collect();
+        Self { apart, ..self }
+    }
+
+    /// Rate and latency of the scale-up link of most GPUs.
     pub(crate) fn scale_up(&self) -> (BitRate, Span) {
         (self.rate, self.latency)
+    }
+
+    /// Those of a GPU's.
+    #[inline]
+    pub(crate) fn scale_up_of(&self, endpoint: EndpointId) -> (BitRate, Span) {
+        if self.apart.is_empty() {
+            return self.scale_up();
+        }
+        let at = self.apart.partition_point(|&(until, ..)| until <= endpoint.0);
+        self.apart.get(at).map_or(self.scale_up(), |&(_, rate, latency)| (rate, latency))
+    }
+
+    /// Those that there are, in the order of their hosts.
+    pub(crate) fn scale_ups(&self) -> Vec<(BitRate, Span)> {
+        if self.apart.is_empty() {
+            return vec![self.scale_up()];
+        }
+        let mut found = Vec::new();
+        for &(_, rate, latency) in &self.apart {
+            if !found.contains(&(rate, latency)) {
+                found.push((rate, latency));
+            }
+        }
+        found
     }
 
     pub(crate) fn endpoints(&self) -> u32 {
@@ -140,9 +178,10 @@ impl Hosts {
     /// A scale-up link: the way out takes the latency of the domain, the way in none.
     pub(crate) fn link(&self, link: LinkId) -> Link {
         let out = link.0 < self.endpoints();
+        let (rate, latency) = self.scale_up_of(EndpointId(link.0 % self.endpoints()));
         let (latency, tier) =
-            if out { (self.latency, LinkTier::ScaleUpOut) } else { (Span::ZERO, LinkTier::ScaleUpIn) };
-        Link { rate: self.rate, latency, propagation: latency, loss: 0.0, tier }
+            if out { (latency, LinkTier::ScaleUpOut) } else { (Span::ZERO, LinkTier::ScaleUpIn) };
+        Link { rate, latency, propagation: latency, loss: 0.0, tier }
     }
 
     pub(crate) fn link_ends(&self, link: LinkId) -> (Node, Node) {

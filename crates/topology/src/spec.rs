@@ -310,6 +310,9 @@ pub struct BuildingSpec {
     pub hosts: u32,
     /// From the leaves (RTSW) up to those with the cross-building links (ATSW).
     pub tiers: Vec<Tier>,
+    /// Rate of a GPU's scale-up link per direction, and latency from GPU to GPU, where they are not those of
+    /// [`RegionsSpec::host`].
+    pub scale_up: Option<(BitRate, Span)>,
 }
 
 /// The cables between two buildings. Cable i joins the top switches i mod n and i mod m of the two.

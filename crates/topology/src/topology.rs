@@ -205,6 +205,16 @@ impl Topology {
         self.hosts.scale_up()
     }
 
+    /// The same of one GPU, which differs between buildings whose hosts do.
+    pub fn scale_up_of(&self, endpoint: EndpointId) -> (windtunnel_kernel::BitRate, Span) {
+        self.hosts.scale_up_of(endpoint)
+    }
+
+    /// The rates and latencies of scale-up links that there are, in the order of their hosts.
+    pub fn scale_ups(&self) -> Vec<(windtunnel_kernel::BitRate, Span)> {
+        self.hosts.scale_ups()
+    }
+
     /// Name of the shape: `clos`, `torus`, …
     pub fn shape_name(&self) -> &'static str {
         each!(&self.shape, shape => shape.name())
@@ -569,7 +579,7 @@ impl Topology {
         if self.hosts.same_domain(from, to) {
             route.links.push((Hosts::out_link(from), 1.0));
             route.links.push((self.hosts.in_link(to), 1.0));
-            (route.latency, route.class) = (self.hosts.latency, PathClass::ScaleUp);
+            (route.latency, route.class) = (self.hosts.scale_up_of(from).1, PathClass::ScaleUp);
             return true;
         }
         false

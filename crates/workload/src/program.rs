@@ -408,6 +408,15 @@ impl Workload {
         self.program_of.len()
     }
 
+    /// The same with ranks on GPUs of the `kinds` that `kind_of` says, whose programs follow one another: as many for each as there are
+    /// programs in all over `kinds`.
+    #[must_use]
+    pub fn on_kinds(&self, kinds: u32, kind_of: impl Fn(RankId) -> u32) -> Self {
+        let each = self.programs.len() as u32 / kinds.max(1);
+        let program = |(rank, &program): (usize, &u32)| program % each + kind_of(RankId(rank as u32)) * each;
+        Self { program_of: self.program_of.iter().enumerate().map(program).collect(), ..self.clone() }
+    }
+
     /// Program of `rank`.
     #[inline]
     pub fn program(&self, rank: RankId) -> &Program {

@@ -39,12 +39,18 @@ def list_experiments(json: Json = False) -> None:
 
     found = [find(name) for name in names()]
     if json:
-        rows = [{"name": e.name, "title": e.title, "source": e.source, "claims": len(e.claims)} for e in found]
+        rows = [
+            {"name": e.name, "also": list(e.also), "title": e.title, "source": e.source, "claims": len(e.claims)}
+            for e in found
+        ]
         print_json(json_module.dumps(rows, indent=2, ensure_ascii=False))
         return
     table = Table.grid(padding=(0, 2))
     for e in found:
-        table.add_row(Text(e.name, style="bold"), Text(e.title), Text(e.source, style="dim"))
+        name = Text(e.name, style="bold")
+        for other in e.also:
+            name.append(f", {other}", style="not bold")
+        table.add_row(name, Text(e.title), Text(e.source, style="dim"))
     out().print(table)
 
 

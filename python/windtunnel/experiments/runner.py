@@ -18,7 +18,7 @@ from windtunnel.experiments.spec import Experiment, read_experiment
 from windtunnel.results import Result
 from windtunnel.results.folder import write_beside
 from windtunnel.shipped import SHIPPED
-from windtunnel.source import override_text, read_source
+from windtunnel.source import override_text, read_source, read_text
 from windtunnel.studies import point as studies
 from windtunnel.studies.ask import opened
 from windtunnel.studies.recipe import recipe
@@ -77,15 +77,26 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment called `name`, or in the folder `name`."""
+    """The experiment called `name`, also by another of its names, or in the folder `name`."""
     folder = Path(name)
     if not (folder / "experiment.yaml").is_file():
         folder = home() / name
     if not (folder / "experiment.yaml").is_file():
-        near = nearest(name, list(names()))
+        others = _others()
+        if name in others:
+            return others[name]
+        near = nearest(name, [*names(), *others])
         hint = f"did you mean `{near}`?" if near else "`windtunnel experiments list` names them"
         raise InputError(f"no such experiment: `{name}`\n\nhint: {hint}")
     return read_experiment(folder)
+
+
+def _others() -> dict[str, Experiment]:
+    """Experiments by the other names that they go by."""
+    # Few have any, and a file is only read whole where it says so.
+    paths = [path for path in home().glob("*/experiment.yaml") if "\nalso:" in read_text(path)]
+    found = [read_experiment(path.parent) for path in sorted(paths)]
+    return {name: one for one in found for name in one.also}
 
 
 def points_of(experiment: Experiment) -> list[studies.Point]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_EXPERIMENT = ("title", "source", "scenario", "scenarios", "cases", "vary", "options", "claims", "figure")
+_EXPERIMENT = ("title", "also", "source", "scenario", "scenarios", "cases", "vary", "options", "claims", "figure")
 _CLAIM = ("claim", "source", "observe", "at", "over", "expected", "tolerance")
 _AXIS = ("name", "path", "values")
 _FIGURE = ("x", "y", "series", "kind", "label", "log")
@@ -67,6 +67,8 @@ class Experiment:
     options: dict[str, Any]
     claims: list[Claim]
     figure: dict[str, Any] | None
+    also: tuple[str, ...] = ()
+    """Other names that it goes by."""
 
     def points(self) -> list[Point]:
         """Every run: scenarios × cases × values of the axes, the last axis fastest."""
@@ -98,6 +100,9 @@ def read_experiment(folder: Path) -> Experiment:
     claims = [_claim(where, item, f"claims[{i}]", source) for i, item in enumerate(root.get("claims") or [])]
     where.check(bool(claims), "claims", "expected at least one claim", root.get("claims"))
     figure = root.get("figure")
+    also = root.get("also") or []
+    where.check(isinstance(also, list) and all(isinstance(name, str) for name in also), "also",
+                "expected a list of names", also)  # fmt: skip
     return Experiment(
         name=folder.name,
         folder=folder,
@@ -109,6 +114,7 @@ def read_experiment(folder: Path) -> Experiment:
         options=where.record(root.get("options") or {}, "options", _OPTIONS),
         claims=claims,
         figure=where.record(figure, "figure", _FIGURE) if figure is not None else None,
+        also=tuple(also),
     )
 
 

@@ -57,7 +57,6 @@ def read_job(
     jobs = tree.get("jobs") if isinstance(tree, dict) else None
     if not isinstance(jobs, list) or not jobs:
         raise InputError(f"{source.name}: jobs: expected a list of jobs, for a layout is of one of them")
-    _check_buildings(source, tree.get("topology"))
     index = _index(jobs, name, source)
     workload, given = jobs[index].get("workload") or {}, jobs[index].get("parallelism") or {}
     place = f"{source.name}: jobs[{index}]"
@@ -83,31 +82,13 @@ def read_job(
         "chunks": (given.get("schedule") or {}).get("chunks") or 1,
         "order": "dp-out" if (given.get("order") or ["pp"])[-1] == "dp" else "pp-out",
         "buildings": len((tree.get("topology") or {}).get("buildings") or [None]),
-        "speeds": _speeds_differ(tree.get("variation")),
+        "speeds": facts["sheets"] > 1 or _speeds_differ(tree.get("variation")),
         "parallelism": given,
         "training": training,
     }
     sequence = workload.get("sequence")
     sequence = sequence if isinstance(sequence, int) else 1
     return Job(source, tuple(overrides), index, gpus, batch, sequence, facts["layers"], facts["experts"], own, layout)
-
-
-OWN_GPUS = ("host", "gpu", "gpus", "nic", "nics")
-"""Keys of a host, which buildings have in common."""
-
-
-def _check_buildings(source: Source, topology: object) -> None:
-    """Raises `InputError` for a building with GPUs of its own, which the engine would call an unknown key."""
-    buildings = topology.get("buildings") if isinstance(topology, dict) else None
-    for i, building in enumerate(buildings if isinstance(buildings, list) else []):
-        own = next((key for key in OWN_GPUS if isinstance(building, dict) and key in building), None)
-        if own is not None:
-            raise InputError(
-                f"{source.name}: topology.buildings[{i}].{own}: expected none, for all buildings have the hosts of "
-                "`topology.host`: kernels are worked out by one sheet for all GPUs of a job, before it is placed\n\n"
-                "hint: say how fast the building's GPUs compute beside those of `topology.host`, such as "
-                "`variation: {speeds: [{building: NAME, speed: 0.4}]}`, and slower NICs in `variation.nics`"
-            )
 
 
 def _speeds_differ(variation: object) -> bool:
@@ -145,7 +126,8 @@ def _facts(source: Source, overrides: list[tuple[str, str]], index: int) -> dict
         experts = True
     except InputError as error:
         experts = "no experts" not in str(error)
-    return {"layers": model["layers"], "experts": experts, "gpus": topology["gpus"]}
+    sheets = len(topology.get("gpu_sheets") or [None])
+    return {"layers": model["layers"], "experts": experts, "gpus": topology["gpus"], "sheets": sheets}
 
 
 def _index(jobs: list[dict[str, Any]], name: str | None, source: Source) -> int:

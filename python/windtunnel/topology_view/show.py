@@ -93,7 +93,8 @@ def _figures(answer: Record) -> Table:
         for key, word in (("gpus", "GPU"), ("nics", "NIC"))
         if host.get(key)
     ]
-    named = [host[key] for key in ("gpu", "nic") if host.get(key)]
+    gpus = list(dict.fromkeys(one["gpu"] for one in host.get("by_building") or [])) or [host.get("gpu")]
+    named = [name for name in (" and ".join(filter(None, gpus)), host.get("nic")) if name]
     table.add_row(
         "a host", ", ".join(inside) or UNKNOWN, ", ".join([*named, *(["rails"] if host.get("rails") else [])])
     )

@@ -49,6 +49,9 @@ def kind_of(row: Row) -> str | None:
     """The kind of a row's prediction; None if it is not an iteration time."""
     if row.quantity != "time" or "jobs" not in row.scenario:
         return None
+    if any("host" in building for building in row.scenario["topology"].get("buildings") or []):
+        # Of jobs on GPUs of several kinds no band is told.
+        return None
     job = row.scenario["jobs"][0]
     training: Mapping[str, Any] = job["workload"].get("training") or {}
     layout: Mapping[str, Any] = job.get("parallelism") or {}

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use windtunnel_kernel::RankId;
+use windtunnel_kernel::{EndpointId, RankId};
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_plan::jobs::{ModelFacts, Work};
+use windtunnel_plan::kinds::Programs;
 use windtunnel_plan::load::Load;
+use windtunnel_plan::modules::Modules;
 use windtunnel_workload::Workload;
 
+use super::policies;
 use super::storage::StoragePlan;
 use crate::schema::{Jobs, OperationsTable, Scenario};
 
@@ -27,6 +30,24 @@ pub struct Context<'a> {
     pub base: &'a Inputs,
     /// The job's place for messages.
     pub place: &'a str,
+    /// Whether the job is sure to lie on the first GPUs, one rank after the other.
+    pub on_first: bool,
+}
+
+/// Whether the only job of `scenario` is sure to lie on the first GPUs: it is packed, and nothing is kept back or fails.
+pub(super) fn lies_on_first(scenario: &Scenario, modules: &Modules) -> bool {
+    let cluster = &scenario.cluster;
+    let Jobs::List(jobs) = &scenario.jobs else { return false };
+    let [job] = jobs.as_slice() else { return false };
+    let upheld = cluster.faults.is_empty() && cluster.maintenance.is_empty() && cluster.spares.is_none();
+    let packed = policies::placement(&job.placement, "").is_ok_and(|placement| placement.name() == "packed");
+    let own = modules.own_placement().is_some() || modules.make_scheduler().is_some();
+    packed
+        && upheld
+        && !own
+        && cluster.storage.is_none()
+        && cluster.regions < 2
+        && cluster.scheduler != "gang"
 }
 
 impl Context<'_> {
@@ -35,6 +56,15 @@ impl Context<'_> {
         let topology = &self.fabric.topology;
         let storage = self.storage.map_or(0, |storage| storage.hosts.len() as u32);
         topology.endpoints() - storage * topology.endpoints_per_host()
+    }
+
+    /// The kinds of GPUs on which ranks of a job of `ranks` may lie: by rank where that is known, else `None`.
+    pub fn kinds_of(&self, ranks: u32) -> Option<Vec<u8>> {
+        let gpus = &self.fabric.kinds;
+        if !gpus.differ() {
+            return Some(vec![0; ranks as usize]);
+        }
+        self.on_first.then(|| (0..ranks).map(|rank| gpus.of(EndpointId(rank))).collect())
     }
 }
 
@@ -52,6 +82,8 @@ pub struct Built {
     pub model: Option<ModelFacts>,
     /// Notes for the user.
     pub warnings: Vec<String>,
+    /// Kinds of GPUs for which the workload has programs, one kind after the other; 1 if they are the same for all.
+    pub kinds: u32,
 }
 
 impl Built {
@@ -64,6 +96,7 @@ impl Built {
             pipeline: Vec::new(),
             model: None,
             warnings: Vec::new(),
+            kinds: 1,
         }
     }
 
@@ -82,6 +115,7 @@ impl Built {
             OperationsTable::Pipeline => self.pipeline,
         };
         let workload = Arc::new(self.workload);
-        Work { workload, stages: self.stages, first_replica: self.first_replica, watched, load }
+        let programs = Programs::of_kinds(self.kinds);
+        Work { workload, stages: self.stages, first_replica: self.first_replica, watched, load, programs }
     }
 }

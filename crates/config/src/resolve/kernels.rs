@@ -67,7 +67,7 @@ pub(super) fn kernels(
     place: &str,
     evidence: &mut EvidenceList,
 ) -> Result<KernelModel, InputError> {
-    let profile = match &settings.profile {
+    let profile = match settings.profile.as_ref().and_then(|files| files.of(&gpu.name)) {
         None => KernelProfile::default(),
         Some(file) => {
             let path = context.base.join(file);

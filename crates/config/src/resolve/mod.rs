@@ -18,6 +18,7 @@ pub mod model;
 mod names;
 mod nccl;
 pub mod network;
+mod on_gpus;
 mod policies;
 mod prices;
 pub mod reduce;
@@ -101,6 +102,7 @@ pub fn resolve(
         marks: &marks,
     };
     let mut network = network::plan(around, source, base)?;
+    let on_first = context::lies_on_first(&scenario, &modules);
     let mut plans: Vec<JobPlan> = Vec::new();
     // The fabric counts as one job.
     let parts = scenario.jobs.list().len() as f64 + 1.0;
@@ -114,7 +116,8 @@ pub fn resolve(
             return Err(InputError::new(format!("{place}.name"), format!("`{}` names two jobs", job.name)));
         }
         let storage = storage.as_ref();
-        let context = context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        let context =
+            context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place, on_first };
         let mut plan = jobs::plan(job, &context, &mut evidence)?;
         // Jobs that do the same share their operations, and episodes know them as the same.
         let same = |other: &Job| format!("{:?} {:?}", other.workload, other.parallelism);
@@ -131,8 +134,14 @@ pub fn resolve(
         Jobs::Source(jobs) => {
             let place = at("jobs");
             let storage = storage.as_ref();
-            let context =
-                context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+            let context = context::Context {
+                scenario: &scenario,
+                fabric: &fabric,
+                storage,
+                base,
+                place: &place,
+                on_first,
+            };
             Some(source::stream(jobs, &context, &mut evidence)?)
         }
     };
@@ -143,7 +152,8 @@ pub fn resolve(
     {
         let place = at("jobs");
         let storage = storage.as_ref();
-        let context = context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place };
+        let context =
+            context::Context { scenario: &scenario, fabric: &fabric, storage, base, place: &place, on_first };
         plans = drawn::plans(jobs, &drawn, &context, &mut evidence)?;
     }
     limits::messages(&scenario, &fabric.topology, &network, &plans, source)?;

@@ -6,20 +6,21 @@ use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::ModelFacts;
 use windtunnel_workload::generate::{
-    Axis, Clip, CollectiveChoice, GradientReduce, Layout, Reshard, generate,
+    Axis, ChunkWork, Clip, CollectiveChoice, GradientReduce, Kind, Layout, Reshard, generate_on,
 };
 use windtunnel_workload::model::{
     Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Evidence,
-    GpuSheet, Graphs, KernelModel, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident,
-    Sharding, Training, Zero, compute_time,
+    GpuSheet, Graphs, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident, Sharding, Training,
+    Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
 use super::context::{Built, Context};
 use super::experts::dispatcher;
 use super::framework::Framework;
-use super::kernels::{kernels, precision};
+use super::kernels::precision;
 use super::names::choice;
+use super::on_gpus::{OnGpu, kinds_by_stage, on_gpus};
 use super::told::{NO_FRAMEWORK, assumed, kind_of, says_nothing_of_software};
 use crate::schema::jobs::CollectiveSettings;
 use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
@@ -68,7 +69,7 @@ pub fn build(
         parallelism = Some(framework.complete(&mut training, parallelism.unwrap_or_default(), evidence));
     }
     let gpus = parallelism.as_ref().map_or_else(|| u64::from(context.gpus()), ranks);
-    let kernels = kernels(&training, gpu, gpus, context, &place, evidence)?;
+    let on = on_gpus(&training, gpus, context, &place, evidence)?;
     let dispatcher = dispatcher(&training, &place, evidence)?;
     let need = |value: Option<u64>, key: &str| match value {
         Some(0) => Err(InputError::new(format!("{place}.{key}"), "expected at least 1, found 0")),
@@ -85,14 +86,23 @@ pub fn build(
             let precision = precision(&training, &place)?.compute;
             let domain = context.fabric.topology.scale_up_size();
             let dlrm = DlrmTraining { architecture, global_batch, ranks, lookups: 1, precision, domain };
+            if context.fabric.kinds.differ() {
+                let message = "recommendation models on GPUs of several data sheets are not modelled";
+                return Err(InputError::new(format!("{place}.model"), message)
+                    .hint("leave `host.gpu` out of `topology.buildings`, or train a transformer"));
+            }
             let workload =
-                dlrm.workload(&kernels).map_err(|error| InputError::new(&place, error.to_string()))?;
+                dlrm.workload(&on[0].kernels).map_err(|error| InputError::new(&place, error.to_string()))?;
             Ok(Built::plain(workload))
         }
         ModelKind::Transformer(architecture) => {
             let parallelism = parallelism.unwrap_or_default();
             let rms = architecture.norm == windtunnel_workload::model::Norm::Rms;
-            let kernels = if training.fused == Some(false) { kernels.separately(rms) } else { kernels };
+            let apart = training.fused == Some(false);
+            let mut on = on;
+            for one in on.iter_mut().filter(|_| apart) {
+                one.kernels = one.kernels.clone().separately(rms);
+            }
             let job = Transformer {
                 name: sheet.name,
                 sequence: need(source.sequence, "sequence")?,
@@ -102,13 +112,17 @@ pub fn build(
                 untold,
                 parallelism,
                 gpu,
-                kernels,
                 dispatcher,
                 place: context.place,
             };
-            job.build(architecture, context)
+            job.build(architecture, &on, context)
         }
     }
+}
+
+/// What a collective that runs beside computations adds to them, as a share.
+pub(super) fn overlap_slowdown(gpu: &GpuSheet) -> f64 {
+    gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0)
 }
 
 /// GPUs of a layout.
@@ -157,8 +171,8 @@ pub(super) struct Transformer<'a> {
     /// Whether the job leaves open which software trains it.
     pub(super) untold: bool,
     pub(super) parallelism: Parallelism,
+    /// The first kind of GPU.
     pub(super) gpu: &'a GpuSheet,
-    pub(super) kernels: KernelModel,
     pub(super) dispatcher: Option<Dispatcher>,
     pub(super) place: &'a str,
 }
@@ -168,28 +182,47 @@ impl Transformer<'_> {
         format!("{}.{key}", self.place)
     }
 
-    fn build(&self, architecture: Architecture, context: &Context<'_>) -> Result<Built, InputError> {
+    /// On the kinds of GPUs that there are, the first of which is [`Self::gpu`].
+    fn build(
+        &self,
+        architecture: Architecture,
+        on: &[OnGpu<'_>],
+        context: &Context<'_>,
+    ) -> Result<Built, InputError> {
         let layout = self.layout(&architecture, context)?;
         let training = self.training(architecture, &layout)?;
         let schedule = Schedule::new(&layout.schedule, layout.pp, layout.microbatches)
             .map_err(|error| InputError::new(self.at("parallelism.schedule"), error.to_string()))?;
         let chunks = self.chunks(&training.architecture, schedule.placement.stages())?;
-        let costs: Vec<ChunkCost> = chunks.iter().map(|chunk| training.chunk(chunk, &self.kernels)).collect();
-        let stages: Vec<_> = costs.iter().map(|cost| cost.work.clone()).collect();
+        let cost = |one: &OnGpu<'_>| -> Vec<ChunkCost> {
+            chunks.iter().map(|chunk| training.chunk(chunk, &one.kernels)).collect()
+        };
+        let costs: Vec<Vec<ChunkCost>> = on.iter().map(cost).collect();
+        let stages: Vec<Vec<ChunkWork>> =
+            costs.iter().map(|costs| costs.iter().map(|cost| cost.work.clone()).collect()).collect();
+        let kinds: Vec<Kind<'_>> = on
+            .iter()
+            .zip(&stages)
+            .map(|(one, stages)| Kind { stages, overlap_slowdown: overlap_slowdown(one.gpu) })
+            .collect();
         let mut layout = layout;
         let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
         layout.schedule.kept = Some(share);
-        let generated = generate(&layout, &stages)
+        let generated = generate_on(&layout, &kinds)
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
         let sharding = Self::sharding(&layout);
         let memory: Vec<Memory> = (0..layout.pp)
             .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
             .collect();
         let mut warnings = Vec::new();
-        let verdict = self.check_memory(&training, &memory, &sharding, context, &mut warnings)?;
         let grid = &generated.grid;
         let ranks = generated.workload.ranks() as u32;
         let coordinates = |rank: u32| grid.coordinates(RankId(rank));
+        let lies = kinds_by_stage(layout.pp, ranks, context, |rank| coordinates(rank).pp);
+        let least =
+            |kinds: &Vec<usize>| kinds.iter().map(|&kind| on[kind].gpu).min_by_key(|gpu| gpu.memory.value);
+        let rooms: Vec<&GpuSheet> = lies.iter().map(|kinds| least(kinds).unwrap_or(self.gpu)).collect();
+        let verdict = self.check_memory(&training, &memory, &rooms, &sharding, context, &mut warnings)?;
         let pipeline = (0..ranks)
             .filter(|&rank| {
                 let at = coordinates(rank);
@@ -199,22 +232,37 @@ impl Transformer<'_> {
             .collect();
         let tokens = self.global_batch * self.sequence;
         let compute = training.precision.compute;
-        let peak = self.gpu.peak.of(compute).map_or(0.0, |figure| figure.value.0);
+        let peak = |one: &OnGpu<'_>| one.gpu.peak.of(compute).map_or(0.0, |figure| figure.value.0);
+        let mut used: Vec<usize> = lies.iter().flatten().copied().collect();
+        used.sort_unstable();
+        used.dedup();
         let model = ModelFacts {
             tokens,
             flops: training.model_flops_per_token(false) as f64 * tokens as f64,
-            peak_flops: peak,
+            peak_flops: on.iter().map(peak).collect(),
             memory: verdict,
-            expected_error: crate::error_bands::of(
-                kind_of(&training, self.gpu, self.untold),
-                &crate::error_bands::Job {
-                    gpu: &self.gpu.name,
-                    gpus: u64::from(ranks),
-                    sequence: self.sequence,
-                },
-                context.base,
+            // Nobody has measured how far jobs on GPUs of several kinds are off.
+            expected_error: match used.as_slice() {
+                &[kind] => crate::error_bands::of(
+                    kind_of(&training, on[kind].gpu, self.untold),
+                    &crate::error_bands::Job {
+                        gpu: &on[kind].gpu.name,
+                        gpus: u64::from(ranks),
+                        sequence: self.sequence,
+                    },
+                    context.base,
+                ),
+                _ => Value::Null,
+            },
+            explanation: self.explanation(
+                &training,
+                &layout,
+                &chunks,
+                &costs,
+                (&lies, on),
+                &memory,
+                &generated,
             ),
-            explanation: self.explanation(&training, &layout, &chunks, &costs, &memory, &generated),
         };
         let first_replica = |rank: u32| {
             let at = coordinates(rank);
@@ -227,6 +275,7 @@ impl Transformer<'_> {
             pipeline,
             model: Some(model),
             warnings,
+            kinds: on.len() as u32,
         })
     }
 
@@ -298,7 +347,7 @@ impl Transformer<'_> {
             tied_embedding: (shared && given.pp > 1).then_some(Bytes::new(embedding * gradient_bits / 8)),
             domain: context.fabric.topology.scale_up_size(),
             collectives: by_dimension.map(collective),
-            overlap_slowdown: self.gpu.overlap_slowdown.as_ref().map_or(0.0, |figure| figure.value.0 - 1.0),
+            overlap_slowdown: overlap_slowdown(self.gpu),
             ..Layout::default()
         };
         let at = self.at("parallelism");
@@ -438,21 +487,26 @@ impl Transformer<'_> {
         chunks(self.settings.layers_per_stage.as_deref(), architecture, stages, || self.place.to_owned())
     }
 
-    /// The fullest rank's memory as JSON; refuses or warns as the scenario says.
+    /// The fullest rank's memory as JSON; refuses or warns as the scenario says. `rooms` is the smallest GPU of each pipeline rank.
     fn check_memory(
         &self,
         training: &Training,
         memory: &[Memory],
+        rooms: &[&GpuSheet],
         sharding: &Sharding,
         context: &Context<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Value, InputError> {
-        let capacity = self.gpu.memory.value;
+        // What is missing, or negative what is left.
+        let missing = |stage: usize, memory: &Memory| {
+            i128::from(memory.total().get()) - i128::from(rooms[stage].memory.value.get())
+        };
         let (stage, fullest) = memory
             .iter()
             .enumerate()
-            .max_by_key(|(stage, memory)| (memory.total(), std::cmp::Reverse(*stage)))
+            .max_by_key(|(stage, memory)| (missing(*stage, memory), std::cmp::Reverse(*stage)))
             .expect("a pipeline has at least one rank");
+        let (gpu, capacity) = (rooms[stage], rooms[stage].memory.value);
         if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding)
         {
             let gib = |bytes: Bytes| bytes.get() as f64 / f64::from(1u32 << 30);
@@ -460,7 +514,7 @@ impl Transformer<'_> {
                 "pipeline rank {stage} needs {:.1} GiB, but a {} has {:.1} GiB: {:.1} GiB missing (weights {:.1}, gradients \
                  {:.1}, optimiser {:.1}, activations {:.1}, buffers {:.1})",
                 gib(fullest.total()),
-                self.gpu.name,
+                gpu.name,
                 gib(capacity),
                 gib(missing),
                 gib(fullest.weights),
@@ -489,17 +543,37 @@ impl Transformer<'_> {
         training: &Training,
         layout: &Layout,
         chunks: &[Chunk],
-        costs: &[ChunkCost],
+        costs: &[Vec<ChunkCost>],
+        (lies, on): (&[Vec<usize>], &[OnGpu<'_>]),
         memory: &[Memory],
         generated: &windtunnel_workload::generate::Generated,
     ) -> Value {
         let seconds = |pieces: &[windtunnel_workload::generate::Piece]| compute_time(pieces).seconds();
+        // The slowest GPU sets the pace of its stage.
+        let pace = |stage: usize, kind: usize| {
+            let work = &costs[kind][stage].work;
+            compute_time(&work.forward) + compute_time(&work.backward)
+        };
+        let placement = generated.schedule.placement;
+        let kinds_of = |stage: usize| {
+            let mut found: Vec<usize> = placement
+                .holders(stage as u32)
+                .iter()
+                .flat_map(|&(rank, _)| lies[rank as usize].clone())
+                .collect();
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
         let stages: Vec<Value> = chunks
             .iter()
-            .zip(costs)
             .enumerate()
-            .map(|(stage, (chunk, cost))| {
-                json!({
+            .map(|(stage, chunk)| {
+                let kinds = kinds_of(stage);
+                let slowest =
+                    kinds.iter().copied().max_by_key(|&kind| (pace(stage, kind), std::cmp::Reverse(kind)));
+                let cost = &costs[slowest.unwrap_or(0)][stage];
+                let mut told = json!({
                     "stage": stage,
                     "layers": [chunk.layers.start, chunk.layers.end],
                     "embedding": chunk.embedding,
@@ -513,7 +587,11 @@ impl Transformer<'_> {
                         + cost.work.expert_parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>(),
                     "send_bytes": cost.work.send_bytes.get(),
                     "activation_bytes": training.chunk_activation_bytes(chunk).get(),
-                })
+                });
+                if on.len() > 1 {
+                    told["gpus"] = kinds.iter().map(|&kind| on[kind].gpu.name.as_str()).collect();
+                }
+                told
             })
             .collect();
         let ranks: Vec<Value> = memory

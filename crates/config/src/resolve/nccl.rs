@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use windtunnel_kernel::{BitRate, Span};
+use windtunnel_kernel::{BitRate, EndpointId, Span};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_workload::Workload;
 use windtunnel_workload::collectives::dispatcher;
 use windtunnel_workload::collectives::nccl::{
-    Architecture, Constants, Function, Hardware, Library, Machine, Rule, Settings,
+    Architecture, Constants, Function, Hardware, Kinds, Library, Machine, Rule, Settings,
 };
 use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form};
 use windtunnel_workload::program::{Dimension, OpKind};
 
 use super::context::Context;
-use super::wires::{sites, wire};
+use super::wires::{domains, sites, wire};
 use crate::schema::jobs::{CollectiveSettings, TunerName};
 use crate::schema::{Job, Rate, Size};
 use crate::sheets;
@@ -171,24 +171,46 @@ impl Told<'_, '_> {
             return Ok(None);
         }
         if self.base.is_none() {
-            self.base = Some(Library(Arc::new(self.machine(&section)?)));
+            self.base = Some(Library(Arc::new(self.machines(&section)?)));
         }
         let base = self.base.as_ref().expect("it was just made");
         if environment.is_empty() {
             return Ok(Some(base.clone()));
         }
-        let mut machine = Machine::clone(&base.0);
-        for (name, value) in environment {
-            let at = format!("{place}.environment.{name}");
-            set(&mut machine.settings, name, value, &at)?;
-            for rule in &mut machine.rules {
-                set(&mut rule.settings, name, value, &at)?;
+        let with = |machine: &Machine| {
+            let mut machine = machine.clone();
+            for (name, value) in environment {
+                let at = format!("{place}.environment.{name}");
+                set(&mut machine.settings, name, value, &at)?;
+                for rule in &mut machine.rules {
+                    set(&mut rule.settings, name, value, &at)?;
+                }
             }
+            Ok::<_, InputError>(machine)
+        };
+        let mut machine = with(&base.0)?;
+        if let Some(kinds) = &machine.kinds {
+            machine.kinds = Some(Arc::new(kinds.map(with)?));
         }
         Ok(Some(Library(Arc::new(machine))))
     }
 
-    fn machine(&mut self, place: &str) -> Result<Machine, InputError> {
+    /// The machine of the first kind of GPUs, which knows those of the others.
+    fn machines(&mut self, place: &str) -> Result<Machine, InputError> {
+        let mut first = self.machine(place, 0)?;
+        let (gpus, topology) = (&self.context.fabric.kinds, &self.context.fabric.topology);
+        if gpus.differ() {
+            let mut all = vec![first.clone()];
+            for kind in 1..gpus.count() {
+                all.push(self.machine(place, kind)?);
+            }
+            let of_domain = domains(topology).map(|gpu| gpus.of(gpu)).collect();
+            first.kinds = Some(Arc::new(Kinds::new(of_domain, all)));
+        }
+        Ok(first)
+    }
+
+    fn machine(&mut self, place: &str, gpus: usize) -> Result<Machine, InputError> {
         let scenario = &self.context.scenario.network.collectives;
         let (fabric, network) = (self.context.fabric, &self.context.scenario.network);
         let mut system = System::default();
@@ -199,7 +221,7 @@ impl Told<'_, '_> {
                 .map_err(|error| InputError::new(&at, format!("{}: {error}", sheet.source)))?;
             system = read.collectives;
         }
-        let hardware = hardware(self.context, &system);
+        let hardware = hardware(self.context, &system, gpus);
         let mut settings = Settings::default();
         if let Some(version) = &system.nccl_version {
             set(&mut settings, "NCCL_VERSION", version.get(), place)?;
@@ -244,8 +266,9 @@ impl Told<'_, '_> {
             constants,
             hosts_of_domain,
             payload,
-            latency: [topology.scale_up().1, between],
+            latency: [scale_up_of(self.context, gpus).1, between],
             sites: sites(self.context),
+            kinds: None,
         })
     }
 
@@ -315,10 +338,20 @@ fn family(nic: &str) -> &'static str {
     FAMILIES.iter().find(|(start, _)| name.starts_with(start)).map_or("other", |(_, family)| family)
 }
 
-/// A scale-up domain as NCCL sees it, from the topology, the sheets it names and what a system's file says beside.
-fn hardware(context: &Context<'_>, system: &System) -> Hardware {
+/// Rate and latency between the GPUs of a host with those of `kind`.
+fn scale_up_of(context: &Context<'_>, kind: usize) -> (BitRate, Span) {
+    let (gpus, topology) = (&context.fabric.kinds, &context.fabric.topology);
+    let of_kind = |gpu: &EndpointId| usize::from(gpus.of(*gpu)) == kind;
+    let first = if gpus.differ() { domains(topology).find(of_kind) } else { None };
+    // Buildings of one kind may have several rates: the least counts.
+    let rates = first.into_iter().flat_map(|_| domains(topology).filter(of_kind));
+    rates.map(|gpu| topology.scale_up_of(gpu)).min_by_key(|links| links.0).unwrap_or(topology.scale_up())
+}
+
+/// A scale-up domain of GPUs of `kind` as NCCL sees it, from the topology, the sheets it names and what a system's file says beside.
+fn hardware(context: &Context<'_>, system: &System, kind: usize) -> Hardware {
     let (topology, fabric) = (&context.fabric.topology, context.fabric);
-    let gpu = fabric.gpu.as_ref().expect("it is asked for before");
+    let gpu = fabric.kinds.sheets().get(kind).or(fabric.gpu.as_ref()).expect("it is asked for before");
     let name = gpu.name.to_ascii_lowercase();
     let told = system.architecture.as_ref().map(|given| *given.get());
     let architecture = told.unwrap_or_else(|| {
@@ -349,9 +382,9 @@ fn hardware(context: &Context<'_>, system: &System) -> Hardware {
     };
     Hardware {
         architecture,
-        scale_up: rate(&system.scale_up, topology.scale_up().0.bytes_per_second()),
+        scale_up: rate(&system.scale_up, scale_up_of(context, kind).0.bytes_per_second()),
         // Domains of four are joined without a switch.
-        scale_up_sums: flag(&system.scale_up_sums, newer && size >= 8 && fabric.scale_up_reduces),
+        scale_up_sums: flag(&system.scale_up_sums, newer && size >= 8 && fabric.kinds.reduces(kind)),
         scale_up_ranks: system.scale_up_ranks.as_ref().map(|given| *given.get()),
         host_link: rate(&system.host_link, 0.0),
         memory: MEMORY * gpu.memory_bandwidth.value.bytes_per_second(),

@@ -60,7 +60,7 @@ pub(super) fn sites(context: &Context<'_>) -> Option<Sites> {
 }
 
 /// The first endpoint of each scale-up domain.
-fn domains(topology: &Topology) -> impl Iterator<Item = EndpointId> {
+pub(super) fn domains(topology: &Topology) -> impl Iterator<Item = EndpointId> {
     let size = topology.scale_up_size();
     (0..topology.endpoints().div_ceil(size)).map(move |domain| EndpointId(domain * size))
 }

@@ -1,8 +1,9 @@
 //! Jobs as they are written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use windtunnel_cluster::placement::{BuiltIn, Locality};
 use windtunnel_workload::collectives::{Algorithm, CollectiveSpec, Form, Whole};
@@ -232,11 +233,48 @@ pub struct ModelJob {
     pub expert_tp: Option<u32>,
     /// Layers of each pipeline stage in stage order (stages = pp × chunks); equal parts if left out.
     pub layers_per_stage: Option<Vec<u32>>,
-    /// File of measured kernels that overrides the roofline.
-    pub profile: Option<String>,
+    /// File of measured kernels that overrides the roofline; where buildings differ in their GPUs, one by the name of each data sheet,
+    /// such as `{H100-SXM: h100.csv, A100-80: a100.csv}`.
+    pub profile: Option<ProfileFiles>,
     /// How constants given here are known, by key (`compute_share`, `dispatch`, `straggle`), for the evidence of the results; one that is
     /// not here counts as inferred.
     pub evidence: BTreeMap<String, ConstantEvidence>,
+}
+
+/// Files of measured kernels.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum ProfileFiles {
+    /// Of all GPUs.
+    One(String),
+    /// By data sheet; a GPU that is not among them has its sheet's times.
+    BySheet(BTreeMap<String, String>),
+}
+
+impl ProfileFiles {
+    /// The file of a GPU's kernels.
+    pub fn of(&self, gpu: &str) -> Option<&str> {
+        match self {
+            Self::One(file) => Some(file),
+            Self::BySheet(files) => {
+                files.iter().find(|(name, _)| name.eq_ignore_ascii_case(gpu)).map(|(_, file)| file.as_str())
+            }
+        }
+    }
+}
+
+impl JsonSchema for ProfileFiles {
+    fn schema_name() -> Cow<'static, str> {
+        "ProfileFiles".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "object"], "additionalProperties": { "type": "string" } })
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
 }
 
 /// How a constant of the scenario is known.

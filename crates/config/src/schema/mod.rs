@@ -36,8 +36,8 @@ pub use reduction::Reduction;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub use topology::{
-    Building, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus, Rails, ScaleUp,
-    ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
+    Building, BuildingHost, CableKind, ClosTier, CrossLinks, GraphFile, Host, KEYS, MeshDimension, NicBus,
+    Rails, ScaleUp, ShapeKey, SheetChoice, SwitchSettings, TopologyFile,
 };
 use windtunnel_fabric::host::Receiver;
 use windtunnel_fabric::packet::{Discipline, Forwarding, MarkAt, Pull};

@@ -118,7 +118,7 @@ impl On<'_> {
         };
         let entering = ShardJob {
             number: job as u64,
-            workload: work.workload.clone(),
+            workload: work.workload_at(&plan.fabric.kinds, placement),
             own: placement.len(),
             placement: placement.into(),
             iterations: left,

@@ -62,7 +62,7 @@ pub(crate) fn shares_nics(topology: &Topology) -> bool {
 fn shared_nics(topology: &Topology, nics: u16) -> Option<SharedNics> {
     let of = |gpu: u32| (0..nics).map(move |nic| topology.nic(EndpointId(gpu), NicId(nic as u8)));
     shares_nics(topology).then(|| SharedNics {
-        from_class: 2,
+        from_class: 1 + topology.scale_ups().len() as u8,
         count: topology.hosts() * topology.nics_per_host(),
         of: (0..topology.endpoints()).flat_map(of).collect(),
     })
@@ -71,13 +71,10 @@ fn shared_nics(topology: &Topology, nics: u16) -> Option<SharedNics> {
 /// Classes of path that [`Costs`] tells apart at most.
 const CLASSES: usize = 256;
 
-/// Classes that use no NIC: a GPU with itself, and its scale-up domain.
-const INSIDE: usize = 2;
-
 /// Latencies that are told apart beyond the scale-up domain at most, where NICs have so many rates; the rest are taken as the next
 /// longer one.
 const fn latencies(rates: usize) -> usize {
-    (CLASSES - 8) / rates
+    (CLASSES - 16) / rates
 }
 
 /// Pairs of hosts that are looked at to learn which latencies there are.
@@ -135,22 +132,33 @@ fn by_class(
             beyond(PathClass::OtherBuilding),
         ];
         let shape = topology.clone();
-        return slow.costs(classes, per_byte, move |from, to| shape.path_class(from, to) as usize);
+        return slow.costs(classes, 2, per_byte, move |from, to| shape.path_class(from, to) as usize);
     }
     let router = Router { topology: topology.clone(), seed, rerouter: rerouter.cloned() };
     let latencies = router.latencies(latencies(slow.rates.len() + 1));
     let rate = samples.iter().skip(PathClass::SameLeaf as usize).flatten().map(|sample| sample.rate).min();
-    let mut classes = vec![inside(None), inside(samples[PathClass::ScaleUp as usize])];
+    // Without a NIC: a GPU with itself, and scale-up domains of each kind.
+    let mut classes = vec![inside(None)];
+    let scale_ups = topology.scale_ups();
+    match scale_ups.as_slice() {
+        [_] => classes.push(inside(samples[PathClass::ScaleUp as usize])),
+        _ => classes.extend(scale_ups.iter().map(|&(rate, latency)| inside(Some(Sample { latency, rate })))),
+    }
+    let within = classes.len();
     let beyond = |&latency: &Span| outside(rate.map(|rate| Sample { latency, rate }));
     classes.extend(latencies.iter().map(beyond));
     let class_of = move |from, to| match router.path(from, to) {
         None | Some((PathClass::Local, _)) => 0,
+        Some((PathClass::ScaleUp, _)) if scale_ups.len() > 1 => {
+            let own = router.topology.scale_up_of(from);
+            1 + scale_ups.iter().position(|known| *known == own).unwrap_or(0)
+        }
         Some((PathClass::ScaleUp, _)) => 1,
         Some((_, latency)) => {
-            INSIDE + latencies.partition_point(|known| *known < latency).min(latencies.len() - 1)
+            within + latencies.partition_point(|known| *known < latency).min(latencies.len() - 1)
         }
     };
-    slow.costs(classes, per_byte, class_of)
+    slow.costs(classes, within, per_byte, class_of)
 }
 
 /// Rates of slow NICs that are told apart at most; the rest are taken as the next slower one.
@@ -200,18 +208,19 @@ impl SlowNics {
         Self { of: found.iter().map(place).collect(), rates }
     }
 
-    /// `classes` of paths, the first [`INSIDE`] without NICs, each of the others once more for each rate of these NICs, at which a byte
+    /// `classes` of paths, the first `inside` without NICs, each of the others once more for each rate of these NICs, at which a byte
     /// takes `per_byte`.
     fn costs(
         &self,
         mut classes: Vec<LogGops>,
+        inside: usize,
         per_byte: impl Fn(BitRate) -> u64,
         class_of: impl Fn(EndpointId, EndpointId) -> usize + Send + Sync + 'static,
     ) -> Costs {
         if self.rates.is_empty() {
             return Costs::by_class(classes, Arc::new(class_of));
         }
-        let beyond = classes[INSIDE..].to_vec();
+        let beyond = classes[inside..].to_vec();
         for &rate in &self.rates {
             let slower =
                 |class: &LogGops| LogGops { gap_per_byte: class.gap_per_byte.max(per_byte(rate)), ..*class };
@@ -226,7 +235,7 @@ impl SlowNics {
         Costs::by_class(
             classes,
             Arc::new(move |from, to| match class_of(from, to) {
-                class @ 0..INSIDE => class,
+                class if class < inside => class,
                 class => class + usize::from(level(from, to)) * many,
             }),
         )

@@ -84,7 +84,8 @@ impl FabricRunner<'_> {
         let slow =
             |gpu: &EndpointId| plan.speeds.iter().any(|rule| on(gpu, &rule.hosts) && is(gpu, rule.gpu));
         let behind = |gpu: &EndpointId| plan.slow_nics.iter().any(|hosts| on(gpu, hosts));
-        placement.iter().any(|gpu| slow(gpu) || behind(gpu))
+        let other = |gpu: &EndpointId| plan.fabric.kinds.of(*gpu) != 0;
+        placement.iter().any(|gpu| slow(gpu) || behind(gpu) || other(gpu))
     }
 
     /// An iteration alone on an ideal fabric, on the hosts that a job has; of a speed that changes later nothing is known yet.

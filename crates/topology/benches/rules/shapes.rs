@@ -80,6 +80,7 @@ pub fn buildings(number: u32, hosts: u32, host: HostSpec, ports: [u32; 3], count
         region: 0,
         hosts,
         tiers: ports.map(|ports| Tier::new(ports, RATE)).to_vec(),
+        scale_up: None,
     };
     let pairs = (0..number).flat_map(|a| (0..a).map(move |b| [b, a]));
     TopologySpec::Regions(RegionsSpec {

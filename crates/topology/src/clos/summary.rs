@@ -46,7 +46,7 @@ impl Clos {
         let reach = self.reach(hosts);
         let (diameter_links, diameter_latency) = match reach {
             Some(turn) => (2 * turn as u32 + 2, self.latencies[turn]),
-            None if hosts.domain.get() > 1 => (2, hosts.latency),
+            None if hosts.domain.get() > 1 => (2, hosts.scale_up().1),
             None => (0, Span::ZERO),
         };
         // Half of the traffic of every half crosses every stage up to the turn, and none above.

@@ -32,7 +32,7 @@ use crate::direct::{LONGEST_PS, cable_at};
 use crate::error::TopologyError;
 use crate::hosts::Hosts;
 use crate::shape::{Cable, Shape};
-use crate::spec::{ClosSpec, CrossSpec, RegionsSpec};
+use crate::spec::{BuildingSpec, ClosSpec, CrossSpec, RegionsSpec};
 use pairs::BuildingPairs;
 
 /// Buildings there may be: their pairs have tables.
@@ -115,7 +115,19 @@ impl Regions {
         }
         let count = spec.buildings.iter().map(|building| u64::from(building.hosts)).sum();
         let too_large = |_| TopologyError::TooLarge { what: "endpoints", limit: 1 << 31, found: count };
-        Hosts::new(u32::try_from(count).map_err(too_large)?, &spec.host)
+        let hosts = Hosts::new(u32::try_from(count).map_err(too_large)?, &spec.host)?;
+        if spec.buildings.iter().all(|building| building.scale_up.is_none()) {
+            return Ok(hosts);
+        }
+        let zero = |building: &BuildingSpec| building.scale_up.is_some_and(|(rate, _)| rate.bps() == 0);
+        if let Some(index) = spec.buildings.iter().position(zero) {
+            return Err(TopologyError::Zero { path: format!("buildings[{index}].host.scale_up.rate") });
+        }
+        let common = (spec.host.scale_up.rate, spec.host.scale_up.latency);
+        Ok(hosts.with_scale_ups(spec.buildings.iter().map(|building| {
+            let (rate, latency) = building.scale_up.unwrap_or(common);
+            (building.hosts, rate, latency)
+        })))
     }
 
     /// The rules of `spec`, whose hosts [`Self::hosts`] has given.

@@ -55,7 +55,7 @@ fn cable(length_mm: u64) -> CableSpec {
 
 fn building(name: &str, hosts: u32, ports: &[u32]) -> BuildingSpec {
     let tiers = ports.iter().map(|&ports| Tier::new(ports, RATE)).collect();
-    BuildingSpec { name: name.to_owned(), region: 0, hosts, tiers }
+    BuildingSpec { name: name.to_owned(), region: 0, hosts, tiers, scale_up: None }
 }
 
 fn regions(buildings: Vec<BuildingSpec>, cross: &[(u32, u32, u32)]) -> RegionsSpec {
@@ -96,7 +96,7 @@ fn specs() -> impl Strategy<Value = RegionsSpec> {
                         tiers.push(tier);
                     }
                     let hosts = if above.is_empty() { hosts.min(2) } else { hosts };
-                    BuildingSpec { name: format!("building{index}"), region, hosts, tiers }
+                    BuildingSpec { name: format!("building{index}"), region, hosts, tiers, scale_up: None }
                 });
             let mut spec = regions(Vec::new(), &[]);
             (spec.host, spec.buildings) = (host, buildings.collect());
@@ -290,8 +290,13 @@ fn addresses_tell_regions_and_buildings() {
 fn table_3(inside: f64, devices: u32) -> RegionsSpec {
     let mut tiers = [16, 8, 8].map(|ports| Tier::new(ports, RATE)).to_vec();
     tiers[1].oversubscription = inside;
-    let building =
-        |name: &str| BuildingSpec { name: name.to_owned(), region: 0, hosts: devices, tiers: tiers.clone() };
+    let building = |name: &str| BuildingSpec {
+        name: name.to_owned(),
+        region: 0,
+        hosts: devices,
+        tiers: tiers.clone(),
+        scale_up: None,
+    };
     // 10 km, 50 us.
     let cross = CrossSpec { between: [0, 1], count: devices / 4, cable: cable(10_000_000) };
     RegionsSpec {
@@ -409,4 +414,32 @@ fn errors_say_what_was_expected_and_found() {
     );
     let error = TopologyError::CrossTwice { index: 1, other: 0 };
     assert_eq!(error.hint().as_deref(), Some("add up the counts of the two"));
+}
+
+/// Buildings may join the GPUs of their hosts by links of their own; all else goes by those of all hosts.
+#[test]
+fn scale_up_links_of_a_building_are_its_own() {
+    let (slow, far) = (BitRate::from_gbps(100), Span::from_ns(900));
+    let mut spec = regions(vec![building("a", 2, &[4, 4]), building("b", 1, &[4, 4])], &[(0, 1, 2)]);
+    spec.host = HostSpec::new(4, 4, RATE);
+    let alike = Topology::new(&TopologySpec::Regions(spec.clone())).unwrap();
+    spec.buildings[1].scale_up = Some((slow, far));
+    let topology = Topology::new(&TopologySpec::Regions(spec.clone())).unwrap();
+    assert_eq!(topology.scale_ups(), [(RATE, Span::ZERO), (slow, far)]);
+    assert_eq!(alike.scale_ups(), [alike.scale_up()]);
+    let mut route = Route::new();
+    for (from, to, rate, latency) in [(0, 3, RATE, Span::ZERO), (4, 5, RATE, Span::ZERO), (8, 11, slow, far)]
+    {
+        topology.route(LoadBalancer::Ecmp, 0, EndpointId(from), EndpointId(to), NicId(0), 0, &mut route);
+        assert_eq!((route.class, route.latency), (PathClass::ScaleUp, latency));
+        assert!(route.links.iter().all(|&(link, _)| topology.link(link).rate == rate));
+    }
+    // Beyond hosts nothing differs.
+    let mut other = Route::new();
+    topology.route(LoadBalancer::Ecmp, 0, EndpointId(0), EndpointId(9), NicId(0), 0, &mut route);
+    alike.route(LoadBalancer::Ecmp, 0, EndpointId(0), EndpointId(9), NicId(0), 0, &mut other);
+    assert_eq!((route.latency, &route.links), (other.latency, &other.links));
+    spec.buildings[0].scale_up = Some((BitRate::ZERO, far));
+    let error = Topology::new(&TopologySpec::Regions(spec)).unwrap_err();
+    assert!(error.to_string().contains("buildings[0].host.scale_up.rate"), "{error}");
 }

@@ -118,6 +118,7 @@ fn of_regions() {
         region: 0,
         hosts: 8,
         tiers: tiers(ports, bundle),
+        scale_up: None,
     };
     for cables in [3, 4, 8, 11] {
         let cross = [[0, 1], [2, 1], [0, 2]];

@@ -27,6 +27,7 @@ fn library(sums: bool, environment: &[(&str, &str)]) -> Library {
         payload: 1.0,
         latency: [Span::ZERO; 2],
         sites: None,
+        kinds: None,
     }))
 }
 

@@ -31,6 +31,12 @@ pub enum GenerateError {
         /// Product of the degrees.
         world: u64,
     },
+    /// Kinds of GPUs on which a pipeline rank would exchange by other groups.
+    #[error("pipeline rank {rank} exchanges by other groups on GPUs of another kind")]
+    Kinds {
+        /// Pipeline rank.
+        rank: u32,
+    },
     /// No such ZeRO stage.
     #[error("`zero: {found}` is not a ZeRO stage\n\nhint: 0 (DDP), 1, 2 or 3 (FSDP)")]
     Zero {

@@ -67,6 +67,26 @@ pub struct GroupSet {
 /// # Errors
 /// [`GenerateError`] when layout, schedule and stages do not fit each other.
 pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, GenerateError> {
+    generate_on(layout, &[Kind { stages, overlap_slowdown: layout.overlap_slowdown }])
+}
+
+/// What the stages do on one kind of GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind<'a> {
+    /// By number.
+    pub stages: &'a [ChunkWork],
+    /// As [`Layout::overlap_slowdown`].
+    pub overlap_slowdown: f64,
+}
+
+/// The same for ranks on GPUs of several kinds: program k · pp + p is that of pipeline rank p on the k-th of `kinds`. Ranks are of the
+/// first; whoever places them gives each the program of its kind ([`Workload::on_kinds`]). All kinds exchange the same, in the same
+/// order: the schedule is made by what passes cost on the first.
+///
+/// # Errors
+/// As [`generate`], and [`GenerateError::Kinds`] if kinds exchange differently.
+pub fn generate_on(layout: &Layout, kinds: &[Kind<'_>]) -> Result<Generated, GenerateError> {
+    let stages = kinds.first().map_or(&[][..], |kind| kind.stages);
     layout.check()?;
     let (chunks, microbatches) = (layout.schedule.chunks(), layout.microbatches);
     if chunks > emit::TAG_LIMITS.0 || microbatches > emit::TAG_LIMITS.1 {
@@ -81,7 +101,6 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
     if stages.len() != placement.stages() as usize {
         return Err(GenerateError::Stages { found: stages.len(), expected: placement.stages() });
     }
-    let passes = compile(layout, &schedule, stages)?;
     let grid = Grid::new(layout);
     let mut groups = GroupCache { layout, schedule: &schedule, grid: &grid, known: FxHashMap::default() };
     for role in [Role::Tp, Role::Cp, Role::Ep, Role::Pp, Role::Data, Role::Replicate, Role::Tied, Role::World]
@@ -92,9 +111,20 @@ pub fn generate(layout: &Layout, stages: &[ChunkWork]) -> Result<Generated, Gene
         groups.cut(Role::Shard(half));
         groups.cut(Role::ExpertShard(half));
     }
-    let emitted = (0..layout.pp)
-        .map(|rank| emit::emit(layout, &schedule, stages, &passes, &|role| groups.domain(role), rank))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut emitted = Vec::with_capacity(kinds.len() * layout.pp as usize);
+    for kind in kinds {
+        let own = Layout { overlap_slowdown: kind.overlap_slowdown, ..layout.clone() };
+        let passes = compile(&own, &schedule, kind.stages)?;
+        for rank in 0..layout.pp {
+            let domain = |role| groups.domain(role);
+            let made = emit::emit(&own, &schedule, kind.stages, &passes, &domain, rank)?;
+            // A rank binds its slots once, whatever it runs on.
+            if emitted.get(rank as usize).is_some_and(|first: &emit::Emitted| first.slots != made.slots) {
+                return Err(GenerateError::Kinds { rank });
+            }
+            emitted.push(made);
+        }
+    }
     let (sets, workload) = bind(emitted, &grid, &groups);
     Ok(Generated { workload, grid, schedule, groups: sets })
 }

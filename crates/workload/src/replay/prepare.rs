@@ -310,9 +310,14 @@ impl Prepared {
                 let sites = run_of
                     .iter()
                     .find_map(|&spec| names.specs[spec as usize].library.as_ref()?.0.sites.as_ref());
+                let kinds = run_of
+                    .iter()
+                    .find_map(|&spec| names.specs[spec as usize].library.as_ref()?.0.kinds.as_ref());
                 Place {
                     domain: Some(neighbours_at([&communicator.ranks[..]], home)),
                     distances: sites.map(|sites| sites.distances(&communicator.ranks, home)),
+                    kinds: kinds
+                        .map_or(0, |kinds| kinds.among(communicator.ranks.iter().map(|&rank| home(rank)))),
                 }
             });
             if let Some(&list) = lists.get(&(run, n, place)) {
@@ -328,6 +333,7 @@ impl Prepared {
                     let mut own = names.specs[spec as usize].clone();
                     own.domain = place.domain.unwrap_or(own.domain);
                     own.distances = place.distances.or(own.distances);
+                    own.library = own.library.map(|library| library.among(place.kinds));
                     let resolved = self.resolve_one(&own, n, options).map_err(|error| {
                         ReplayError::Collective { communicator: communicator.name.clone(), error }
                     })?;
@@ -396,6 +402,8 @@ struct Place {
     domain: Option<u32>,
     /// See [`CollectiveSpec::distances`].
     distances: Option<Distances>,
+    /// See [`Library::among`](crate::collectives::nccl::Library::among); 0 where GPUs do not differ.
+    kinds: u64,
 }
 
 fn limit(what: &'static str, found: u64, limit: u64) -> Result<(), ReplayError> {

@@ -3,6 +3,9 @@
 Their profiler timed whole layers by micro-batch and tensor-parallel degree, on one host and with the collectives of
 tensor parallelism (`compute_profiles/sailor_MODEL_GPU.json.gz`). Where the profile is in the folder, layers take what
 it says; a model between two measured ones takes what lies between; elsewhere they take what the GPU's sheet says.
+
+Jobs of their second cluster had hosts of three kinds of GPUs. Its hosts are buildings here, neighbours of one kind
+together, with a cable between each two of them that is as fast as a host's adapter: one switch joined them.
 """
 
 from __future__ import annotations
@@ -45,7 +48,23 @@ MODELS = {
 ALIKE = (MODELS["OPT-350"], Model("opt-30b", "OPT-30", 48, 7168, 56))
 """Models whose layers the authors measured and which are of one kind: GPT blocks without gates."""
 SEQUENCE = 2048
-SYSTEMS = {"clariden": "clariden"}
+SYSTEMS = {"clariden": "clariden", "mit": "mit-rtx"}
+
+SHEETS = {"RTX-3090": "RTX-3090", "RTX-2080": "RTX-2080-Ti", "Titan-RTX": "Titan-RTX"}
+"""GPUs of the second cluster, by the authors' name; of their RTX 2080 they say that it has 11 GB."""
+
+_A, _B, _C = "RTX-3090", "RTX-2080", "Titan-RTX"
+HOSTS = {
+    (2, 1, 2): (_A, _C),
+    (2, 2, 1): (_C, _A),
+    (4, 1, 4): (_A, _B, _C, _B),
+    (4, 2, 2): (_A, _B, _C, _B),
+    (4, 4, 1): (_A, _B, _C, _B),
+    (6, 3, 2): (_A, _B, _B, _C, _B, _C),
+    (6, 6, 1): (_A, _B, _B, _C, _B, _C),
+}
+"""By hosts, replicas and stages: GPUs of the hosts, replicas of the first stage first, as the authors' configurations
+have them (`sailor/Planner/simulations/validation/mit`, at the commit that the table names)."""
 
 
 def read(data: Path, systems: Mapping[str, System]) -> Table | None:
@@ -79,8 +98,6 @@ def _row(line: Line, data: Path, systems: Mapping[str, System], name: str, *, me
     if line.text("flag"):
         return f"flagged in the table: {line.text('flag').partition(':')[0]}"
     gpu = line.text("gpu")
-    if "|" in gpu:
-        return "hosts of different GPUs in one job are not modelled"
     cluster, model_name = line.text("cluster"), line.text("model")
     system = systems.get(SYSTEMS.get(cluster, cluster))
     if system is None:
@@ -100,21 +117,39 @@ def _row(line: Line, data: Path, systems: Mapping[str, System], name: str, *, me
         return "the batch does not divide into micro-batches"
     training: dict[str, Any] = {"layers_per_stage": sizes}
     files: dict[str, Mapping[str, Any] | str] = {}
-    profile, measured = layer_profile(data / "compute_profiles", gpu, model, micro, tp)
-    if profile is not None and not memory:
-        training["profile"] = "layers.csv"
-        files["layers.csv"] = profile
+    hosts: tuple[str, ...] = ()
+    folder = data / "compute_profiles"
+    if "|" in gpu:
+        if memory:
+            return "nobody says what frameworks hold beside on a cluster of several GPUs"
+        hosts = HOSTS.get((line.count("nodes_N"), dp, pp), ())
+        if not hosts:
+            return "no word of which host has which GPUs"
+        found = {kind: layer_profile(folder, kind, model, micro, tp) for kind in dict.fromkeys(hosts)}
+        measured = f"{min(said for _, said in found.values())}, GPUs of several kinds"
+        known = {kind: profile for kind, (profile, _) in found.items() if profile is not None}
+        if known:
+            training["profile"] = {SHEETS[kind]: f"{SHEETS[kind]}.csv" for kind in known}
+            files |= {f"{SHEETS[kind]}.csv": profile for kind, profile in known.items()}
+    else:
+        profile, measured = layer_profile(folder, gpu, model, micro, tp)
+        if profile is not None and not memory:
+            training["profile"] = "layers.csv"
+            files["layers.csv"] = profile
+    scenario = training_scenario(
+        system,
+        gpus=tp * pp * dp,
+        workload={"model": model.sheet, "global_batch": batch, "micro_batch": micro, "sequence": SEQUENCE},
+        parallelism={"tp": tp, "pp": pp, "dp": dp, "schedule": {"name": "1f1b"}},
+        training=training,
+    )
+    if hosts:
+        scenario["topology"] = several(scenario["topology"], hosts, tp)
     return Row(
         id=f"{name}/{cluster}-{model_name}-d{dp}-p{pp}-t{tp}-m{micro}-b{batch}",
         system=system.name,
         measured=line.number_in("max_mem_bytes" if memory else "measured_iteration_s"),
-        scenario=training_scenario(
-            system,
-            gpus=tp * pp * dp,
-            workload={"model": model.sheet, "global_batch": batch, "micro_batch": micro, "sequence": SEQUENCE},
-            parallelism={"tp": tp, "pp": pp, "dp": dp, "schedule": {"name": "1f1b"}},
-            training=training,
-        ),
+        scenario=scenario,
         groups={
             "size": model_name,
             "kind": measured,
@@ -123,6 +158,25 @@ def _row(line: Line, data: Path, systems: Mapping[str, System], name: str, *, me
         models=files,
         quantity="memory" if memory else "time",
     )
+
+
+def several(topology: Mapping[str, Any], hosts: Sequence[str], gpus: int) -> dict[str, Any]:
+    """`topology` with `hosts` of these kinds in their order, of each of which a job has so many `gpus`."""
+    tier = {**topology["tiers"][0], "ports_down": len(hosts)}
+    runs: list[list[str]] = []
+    for kind in hosts:
+        if runs and runs[-1][0] == kind:
+            runs[-1].append(kind)
+        else:
+            runs.append([kind])
+    buildings = [
+        {"name": f"row{i}", "hosts": len(run), "tiers": [tier], "host": {"gpu": SHEETS[run[0]]}}
+        for i, run in enumerate(runs)
+    ]
+    cable = {"count": len(hosts), "rate": tier["rate"], "length": tier["length"]}
+    cross = [{"between": [f"row{a}", f"row{b}"], **cable} for b in range(len(runs)) for a in range(b)]
+    host = {**topology["host"], "gpus": gpus}
+    return {"shape": "regions", "host": host, "buildings": buildings, "cross": cross}
 
 
 def _whole(line: Line, text: str) -> int:

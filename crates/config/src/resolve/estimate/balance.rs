@@ -14,14 +14,21 @@ pub(super) struct Loads {
     pub head: f64,
 }
 
-/// Layers of each stage at `placement`, whose pipeline ranks have `paces` (speeds first; none: all as fast). Where there are fewer layers
+impl Loads {
+    /// Of a layer on the mean.
+    pub(super) fn layer(&self) -> f64 {
+        self.layers.iter().sum::<f64>() / self.layers.len().max(1) as f64
+    }
+}
+
+/// Layers of each stage at `placement`, whose pipeline ranks have `speeds` (none: all as fast). Where there are fewer layers
 /// than inner stages, as many stages have none, and the layout is refused in the words of a run.
-pub(super) fn balanced(loads: &Loads, placement: Placement, paces: &[(f64, f64)]) -> Vec<u32> {
+pub(super) fn balanced(loads: &Loads, placement: Placement, speeds: &[f64]) -> Vec<u32> {
     let stages = placement.stages() as usize;
     let holders: Vec<Vec<usize>> = (0..stages)
         .map(|stage| placement.holders(stage as u32).iter().map(|&(rank, _)| rank as usize).collect())
         .collect();
-    let speed = |rank: usize| paces.get(rank).map_or(1.0, |pace| pace.0);
+    let speed = |rank: usize| speeds.get(rank).copied().unwrap_or(1.0);
     let mut left = loads.layers.len();
     let each = loads.layers.iter().sum::<f64>() / (left.max(1) as f64);
     let mut found = vec![0u32; stages];
@@ -76,18 +83,17 @@ mod tests {
 
     #[test]
     fn layers_follow_the_speeds() {
-        let plain =
-            |paces: &[(f64, f64)], ranks| balanced(&loads(32, 0.0, 0.0), at(Shape::Loop, ranks, 1), paces);
+        let plain = |speeds: &[f64], ranks| balanced(&loads(32, 0.0, 0.0), at(Shape::Loop, ranks, 1), speeds);
         assert_eq!(plain(&[], 4), [8, 8, 8, 8]);
-        assert_eq!(plain(&[(1.0, 0.0), (1.0, 0.0), (0.6, 0.0), (0.6, 0.0)], 4), [10, 10, 6, 6]);
-        assert_eq!(plain(&[(1.0, 0.0), (1.0 / 3.0, 0.0)], 2), [24, 8]);
+        assert_eq!(plain(&[1.0, 1.0, 0.6, 0.6], 4), [10, 10, 6, 6]);
+        assert_eq!(plain(&[1.0, 1.0 / 3.0], 2), [24, 8]);
         // By rank and not by stage: the chunks of a slow rank share what it has.
-        let chunked = balanced(&loads(32, 0.0, 0.0), at(Shape::Loop, 2, 2), &[(1.0, 0.0), (1.0 / 3.0, 0.0)]);
+        let chunked = balanced(&loads(32, 0.0, 0.0), at(Shape::Loop, 2, 2), &[1.0, 1.0 / 3.0]);
         assert_eq!(chunked, [12, 4, 12, 4]);
         // The ends of a V are on one rank, those of two directions on both.
-        let v = balanced(&loads(32, 0.0, 0.0), at(Shape::V, 2, 2), &[(1.0, 0.0), (1.0 / 3.0, 0.0)]);
+        let v = balanced(&loads(32, 0.0, 0.0), at(Shape::V, 2, 2), &[1.0, 1.0 / 3.0]);
         assert_eq!(v, [12, 4, 4, 12]);
-        let both = balanced(&loads(32, 0.0, 0.0), at(Shape::Bidirectional, 2, 2), &[(1.0, 0.0), (0.5, 0.0)]);
+        let both = balanced(&loads(32, 0.0, 0.0), at(Shape::Bidirectional, 2, 2), &[1.0, 0.5]);
         assert_eq!(both.iter().sum::<u32>(), 32);
     }
 
@@ -98,11 +104,10 @@ mod tests {
         // A head that is longer than all else leaves its stage without layers.
         assert_eq!(balanced(&loads(6, 0.0, 9.0), at(Shape::Loop, 3, 1), &[]), [3, 3, 0]);
         // Of no two ways is another better: all ways of 7 layers over three ranks of different speeds.
-        let paces = [(1.0, 0.0), (0.7, 0.0), (0.45, 0.0)];
+        let paces = [1.0, 0.7, 0.45];
         let longest = |layers: &[u32]| {
-            let of = |(rank, &n): (usize, &u32)| {
-                (f64::from(n) + if rank == 2 { 0.8 } else { 0.0 }) / paces[rank].0
-            };
+            let of =
+                |(rank, &n): (usize, &u32)| (f64::from(n) + if rank == 2 { 0.8 } else { 0.0 }) / paces[rank];
             layers.iter().enumerate().map(of).fold(0.0, f64::max)
         };
         let found = balanced(&loads(7, 0.0, 0.8), at(Shape::Loop, 3, 1), &paces);

@@ -14,6 +14,7 @@ use windtunnel_workload::schedules::{Placement, Schedule, Shape};
 
 use super::choice::{Answer, Depth};
 use super::courses::CourseId;
+use super::lie::Lie;
 use super::prepared::Prepared;
 use super::tariff::Tariffs;
 
@@ -36,8 +37,12 @@ pub(super) struct Laid {
     /// Rounds by which the step is longer than the first course; the second is one longer.
     pub rounds: f64,
     pub walk: Walk,
-    /// Of the fullest pipeline rank.
-    pub memory: Bytes,
+    /// Of the pipeline rank that has least left, and what its smallest GPU has.
+    pub memory: (Bytes, Bytes),
+    /// Where each stage lies.
+    pub lies: Vec<Lie>,
+    /// By how much of their time the GPUs of each pipeline rank wait for its slowest; none where all are as fast.
+    pub waits: Vec<f64>,
     /// Layers of each stage, if they were to be shared out.
     pub layers: Option<Vec<u32>>,
 }
@@ -206,7 +211,7 @@ impl Laid {
                     &self.prepared.layout,
                     found,
                     &self.prices[self.stage(rank, other)],
-                    &*self.prepared.tariffs,
+                    &self.prepared.tariffs.at(self.lies[self.stage(rank, chunk)]),
                 )
             } else {
                 0.0
@@ -273,11 +278,11 @@ impl Laid {
         answer.inside_s = (passes - compute).max(0.0) * seconds;
         answer.data_s = (waits + after) * seconds;
         answer.pipeline_s = (whole - passes.max(compute) - waits - after).max(0.0) * seconds;
-        let held: f64 =
-            self.prepared.tariffs.paces.iter().zip(&computes).map(|(pace, computes)| computes * pace.1).sum();
+        let held: f64 = self.waits.iter().zip(&computes).map(|(waits, computes)| computes * waits).sum();
         answer.held_s = held / f64::from(course.ranks()) * seconds;
         answer.layers.clone_from(&self.layers);
-        answer.memory_bytes = self.memory.get();
+        answer.memory_bytes = self.memory.0.get();
+        answer.capacity_bytes = self.memory.1.get();
         answer.micro_batches = self.prepared.layout.microbatches;
         answer.mfu = if self.prepared.peak > 0.0 {
             self.prepared.flops / (whole * seconds) / self.prepared.peak
@@ -290,7 +295,8 @@ impl Laid {
     /// The end of a step whose passes ended at `ends`.
     fn finish(&self, course: &Course, ends: &Ends) -> f64 {
         let layout = &self.prepared.layout;
-        let rates = &*self.prepared.tariffs;
+        // Of groups over several pipeline ranks.
+        let rates = &self.prepared.tariffs.at(Lie::default());
         let ranks = course.ranks();
         let reduce = |rank: u32| -> f64 {
             (0..course.chunks()).map(|chunk| self.prices[self.stage(rank, chunk)].reduce).sum()

@@ -1,8 +1,10 @@
 //! Layouts laid out and priced.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -17,30 +19,33 @@ use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
 use windtunnel_workload::estimate::{Ends, LANES, Scratch, Sheet, StagePrice, price};
 use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
-use windtunnel_workload::model::{Architecture, Chunk, KernelModel, ModelKind, Training, compute_time};
+use windtunnel_workload::model::{
+    Architecture, Chunk, GpuSheet, KernelModel, ModelKind, Training, compute_time,
+};
 use windtunnel_workload::schedules::{Placement, ScheduleName, ScheduleSettings, Shape};
 
 use super::super::context::Context;
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
-use super::super::kernels::kernels;
-use super::super::model::{Transformer, chunks, model_sheet};
+use super::super::model::{Transformer, chunks, model_sheet, overlap_slowdown};
 use super::super::network::coding_of;
+use super::super::on_gpus::{OnGpu, on_gpus};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl, variation};
 use super::balance::{Loads, balanced};
 use super::choice::{Answer, Choice, Depth};
 use super::courses::{CourseId, Courses};
 use super::laid::{Laid, Layers, Walk, layers_of, walk_of};
+use super::lie::{Group, Lie, waits};
 use super::memory::fullest;
 use super::prepared::{Kit, LayoutKey, Pace, Prepared, Priced};
 use super::tariff::{Between, Tariffs, Ways, Wire};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
-/// What a chunk's work depends on beside its layers: kernels, tp, cp, ep, micro-batch, and whether gradients are added to those of
+/// What a chunk's work depends on beside its layers: kernels and the kind of GPU, tp, cp, ep, micro-batch, and whether gradients are added to those of
 /// micro-batches before, which depends on the ZeRO stage.
-type WorkKey = (Kit, u32, u32, u32, u64, bool, Layers);
+type WorkKey = (Kit, u8, u32, u32, u32, u64, bool, Layers);
 
 /// What a chunk's prices depend on.
 type PriceKey = (LayoutKey, Layers, Pace);
@@ -63,7 +68,8 @@ pub struct Estimator {
     fabric: FabricParts,
     ideal: bool,
     depth: Depth,
-    /// Room of a GPU beyond which a layout is not timed.
+    /// Whether a layout that does not fit is not timed, and the room of a GPU, if it is not all that it has.
+    fitting: bool,
     room: Option<Bytes>,
     slow: FxHashMap<LinkId, f64>,
     /// Speeds of GPUs relative to their sheet; none where all run as it says.
@@ -74,7 +80,9 @@ pub struct Estimator {
     trainings: FxHashMap<String, (u32, ModelJob)>,
     frameworks: FxHashMap<String, Rc<Framework>>,
     /// By settings and GPUs.
-    kernels: FxHashMap<(u32, u64), (Kit, Rc<KernelModel>)>,
+    kernels: FxHashMap<(u32, u64), (Kit, Rc<[KernelModel]>)>,
+    /// What a chunk computes for a micro-batch.
+    spans: FxHashMap<WorkKey, f64>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,
     prices: FxHashMap<PriceKey, Priced>,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
@@ -110,8 +118,14 @@ impl Estimator {
                 format!("there is no job number {index}: there are {found}"),
             )
         })?;
-        let context =
-            Context { scenario: &scenario, fabric: &parts, storage: None, base: inputs, place: &at };
+        let context = Context {
+            scenario: &scenario,
+            fabric: &parts,
+            storage: None,
+            base: inputs,
+            place: &at,
+            on_first: true,
+        };
         let named = job.workload.as_ref().and_then(|workload| workload.model.clone());
         let Some(model) = named else {
             return Err(InputError::new(
@@ -140,6 +154,7 @@ impl Estimator {
             fabric: parts,
             ideal,
             depth: Depth::Close,
+            fitting: false,
             room: None,
             slow,
             speeds,
@@ -150,6 +165,7 @@ impl Estimator {
             trainings: FxHashMap::default(),
             frameworks: FxHashMap::default(),
             kernels: FxHashMap::default(),
+            spans: FxHashMap::default(),
             works: FxHashMap::default(),
             prices: FxHashMap::default(),
             tariffs: FxHashMap::default(),
@@ -166,14 +182,14 @@ impl Estimator {
 
     /// If `fitting`, layouts that need more than `room` of a GPU (all that it has, if none is said) are told their memory and no time.
     pub fn set_fitting(&mut self, fitting: bool, room: Option<Bytes>) {
-        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
-        self.room = fitting.then(|| room.unwrap_or(capacity));
+        (self.fitting, self.room) = (fitting, room);
     }
 
     /// Lets go of what choices of one list share once it is much.
     fn forget(&mut self) {
         if self.works.len() + self.prices.len() > KEPT_PRICES || self.tariffs.len() > KEPT_TARIFFS {
             self.works.clear();
+            self.spans.clear();
             self.prices.clear();
             self.tariffs.clear();
             self.last = None;
@@ -188,11 +204,10 @@ impl Estimator {
         self.forget();
         let mut answers = vec![Answer::default(); choices.len()];
         let mut laid: Vec<Option<Laid>> = Vec::with_capacity(choices.len());
-        let capacity = self.fabric.gpu.as_ref().map_or(Bytes::ZERO, |gpu| gpu.memory.value);
         for (choice, answer) in choices.iter().zip(&mut answers) {
             laid.push(match self.lay(choice) {
                 Ok(Outcome::Laid(laid)) => Some(*laid),
-                Ok(Outcome::TooLarge(memory, layers)) => {
+                Ok(Outcome::TooLarge((memory, capacity), layers)) => {
                     answer.layers = layers;
                     answer.memory_bytes = memory.get();
                     answer.capacity_bytes = capacity.get();
@@ -208,7 +223,6 @@ impl Estimator {
         for ((laid, ends), answer) in laid.iter().zip(&ends).zip(&mut answers) {
             let Some(laid) = laid else { continue };
             laid.answer(self.courses.course(laid.courses[0]), ends, answer);
-            answer.capacity_bytes = capacity.get();
         }
         answers
     }
@@ -257,7 +271,14 @@ impl Estimator {
     }
 
     fn context<'a>(&'a self, place: &'a str) -> Context<'a> {
-        Context { scenario: &self.scenario, fabric: &self.fabric, storage: None, base: &self.inputs, place }
+        Context {
+            scenario: &self.scenario,
+            fabric: &self.fabric,
+            storage: None,
+            base: &self.inputs,
+            place,
+            on_first: true,
+        }
     }
 
     /// The settings of a choice: number and value.
@@ -334,14 +355,16 @@ impl Estimator {
         }
         let gpu = self.fabric.gpu.clone().expect("it was asked for before");
         let known = self.kernels.get(&(number, gpus)).cloned();
-        let (kit, model) = if let Some(known) = known {
+        let (kit, models) = if let Some(known) = known {
             known
         } else {
             let context = self.context(&place);
-            let made = kernels(&settings, &gpu, gpus, &context, &at, &mut evidence)?;
             let rms = self.architecture.norm == windtunnel_workload::model::Norm::Rms;
-            let made = if settings.fused == Some(false) { made.separately(rms) } else { made };
-            let made = (self.kernels.len() as Kit, Rc::new(made));
+            let apart = settings.fused == Some(false);
+            let separately = |one: OnGpu<'_>| if apart { one.kernels.separately(rms) } else { one.kernels };
+            let made = on_gpus(&settings, gpus, &context, &at, &mut evidence)?;
+            let made: Rc<[KernelModel]> = made.into_iter().map(separately).collect();
+            let made = (self.kernels.len() as Kit, made);
             self.kernels.insert((number, gpus), made.clone());
             made
         };
@@ -360,7 +383,6 @@ impl Estimator {
             untold,
             parallelism,
             gpu: &gpu,
-            kernels: KernelModel::clone(&model),
             place: &place,
         };
         let layout = transformer.layout(&self.architecture, &self.context(&place))?;
@@ -378,14 +400,26 @@ impl Estimator {
             Some(self.courses.of(&layout, &layout.schedule, &place)?)
         };
         let tokens = transformer.global_batch * transformer.sequence;
-        let peak = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
+        let kinds = &self.fabric.kinds;
+        let peak_of = |(kind, gpu): (usize, &Arc<GpuSheet>)| {
+            let each = gpu.peak.of(training.precision.compute).map_or(0.0, |figure| figure.value.0);
+            each * kinds.among_first(gpus, kind as u8) as f64
+        };
+        let peak = kinds.sheets().iter().enumerate().map(peak_of).sum();
+        let memory = |kind: u8| kinds.sheets()[usize::from(kind)].memory.value;
+        let smallest = |groups: &Vec<Group>| groups.iter().map(|group| memory(group.kind)).min();
+        let rooms = match tariffs.groups.as_slice() {
+            ranks if kinds.differ() => ranks.iter().filter_map(smallest).collect(),
+            _ => vec![gpu.memory.value],
+        };
         Ok(Prepared {
             flops: training.model_flops_per_token(false) as f64 * tokens as f64,
             tokens,
-            peak: peak * gpus as f64,
+            peak,
+            rooms,
             key: neutral(kit, &layout, placement, &training),
             kit,
-            model,
+            models,
             layers_per_stage: transformer.settings.layers_per_stage,
             layout,
             training,
@@ -404,11 +438,17 @@ impl Estimator {
 
     fn lay(&mut self, choice: &Choice) -> Result<Outcome, InputError> {
         let prepared = self.prepared(choice)?;
-        let Prepared { layout, training, placement, tariffs, model, kit, .. } = &*prepared;
+        let Prepared { layout, training, placement, tariffs, models, kit, .. } = &*prepared;
         let (kit, placement) = (*kit, *placement);
         let balanced = choice.balanced.then(|| {
-            let loads = self.loads(kit, layout, training, model);
-            balanced(&loads, placement, &tariffs.paces)
+            let loads: Vec<Loads> = (0..models.len())
+                .map(|kind| self.loads((kit, kind as u8), layout, training, &models[kind]))
+                .collect();
+            let speed =
+                |group: &Group| group.speed * loads[0].layer() / loads[usize::from(group.kind)].layer();
+            let slowest = |groups: &Vec<Group>| groups.iter().map(speed).fold(f64::INFINITY, f64::min);
+            let speeds: Vec<f64> = tariffs.groups.iter().map(slowest).collect();
+            balanced(&loads[0], placement, &speeds)
         });
         let given = match (&balanced, &choice.layers_per_stage) {
             (Some(balanced), _) => Some(balanced),
@@ -424,7 +464,7 @@ impl Estimator {
         } else {
             // Such a search is told what passes cost, as the generator tells it.
             let works: Vec<_> =
-                chunks.iter().map(|chunk| self.work(kit, layout, training, model, chunk)).collect();
+                chunks.iter().map(|chunk| self.work((kit, 0), layout, training, &models[0], chunk)).collect();
             let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
             let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
             let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
@@ -432,21 +472,29 @@ impl Estimator {
             let place = self.place();
             self.courses.of(layout, &schedule, &place)?
         };
-        let memory = fullest(self.courses.course(courses[0]), &prepared, &chunks, &kinds);
-        if self.room.is_some_and(|room| memory > room) {
+        let memory = fullest(self.courses.course(courses[0]), &prepared, &chunks, &kinds, &prepared.rooms);
+        let room = match self.room {
+            // A budget that all GPUs have is one for all; a smaller GPU keeps to what it has.
+            Some(room) if self.fabric.kinds.differ() => room.min(memory.1),
+            given => given.unwrap_or(memory.1),
+        };
+        if self.fitting && memory.0 > room {
             return Ok(Outcome::TooLarge(memory, balanced));
         }
         let mut prices = Vec::with_capacity(chunks.len());
         let mut optimisers = Vec::with_capacity(chunks.len());
+        let mut paces: Vec<Pace> = Vec::with_capacity(chunks.len());
         for (stage, (chunk, &layers)) in chunks.iter().zip(&kinds).enumerate() {
-            let pace = tariffs.pace(placement, stage as u32).to_bits();
+            let groups = tariffs.at_stage(placement, stage as u32);
+            let pace = self.pace(&groups, kit, layout, training, models, chunk);
+            paces.push(pace);
             let known = prepared.priced.borrow().get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
                 let made =
-                    self.priced((prepared.key.clone(), layers, pace), layout, training, model, of, tariffs);
+                    self.priced((prepared.key.clone(), layers, pace), layout, training, models, of, tariffs);
                 let made = made.map_err(|error| {
                     InputError::new(format!("{}.parallelism", self.place()), error.to_string())
                 })?;
@@ -460,24 +508,39 @@ impl Estimator {
         if walk == Walk::Close {
             let mut close: FxHashMap<(Layers, Pace), Rc<StagePrice>> = FxHashMap::default();
             for (stage, (price, chunk)) in prices.iter_mut().zip(&chunks).enumerate() {
-                let of = (kinds[stage], tariffs.pace(placement, stage as u32).to_bits());
+                let of = (kinds[stage], paces[stage]);
                 if let Some(known) = close.get(&of) {
                     *price = Rc::clone(known);
                     continue;
                 }
-                let work = self.work(kit, layout, training, model, chunk);
+                let (lie, _) = paces[stage];
+                let model = &models[usize::from(lie.slowest)];
+                let work = self.work((kit, lie.slowest), layout, training, model, chunk);
                 let mut made = StagePrice::clone(price);
-                made.close(layout, &work, &**tariffs);
+                made.close(&self.on_kind(layout, lie.slowest), &work, &tariffs.at(lie));
                 *price = Rc::new(made);
                 close.insert(of, Rc::clone(price));
             }
         }
-        let laid = Laid { prices, optimisers, courses, rounds, walk, memory, layers: balanced, prepared };
+        let waits = self.waits(&prepared, &chunks);
+        let lies = paces.iter().map(|&(lie, _)| lie).collect();
+        let laid = Laid {
+            prices,
+            optimisers,
+            courses,
+            rounds,
+            walk,
+            memory,
+            lies,
+            waits,
+            layers: balanced,
+            prepared,
+        };
         Ok(Outcome::Laid(Box::new(laid)))
     }
 
     /// What layers, the embedding and the head compute for a micro-batch, forwards and backwards.
-    fn loads(&mut self, kit: Kit, layout: &Layout, training: &Training, model: &KernelModel) -> Loads {
+    fn loads(&mut self, kit: (Kit, u8), layout: &Layout, training: &Training, model: &KernelModel) -> Loads {
         let all = self.architecture.layers;
         let mut of = |layers: std::ops::Range<u32>, embedding: bool, head: bool| {
             let work = self.work(kit, layout, training, model, &Chunk { layers, embedding, head });
@@ -489,22 +552,93 @@ impl Estimator {
         Loads { layers, embedding, head }
     }
 
+    /// What a chunk computes for a micro-batch on GPUs of `kind`, in picoseconds.
+    fn span(
+        &mut self,
+        (kit, kind): (Kit, u8),
+        layout: &Layout,
+        training: &Training,
+        models: &[KernelModel],
+        chunk: &Chunk,
+    ) -> f64 {
+        let layers = layers_of(&training.architecture, chunk);
+        let (adds, micro_batch) = (training.adds_gradients, training.micro_batch);
+        let key = (kit, kind, layout.tp, layout.cp, layout.ep, micro_batch, adds, layers);
+        if let Some(&known) = self.spans.get(&key) {
+            return known;
+        }
+        let work = self.work((kit, kind), layout, training, &models[usize::from(kind)], chunk);
+        let span = (compute_time(&work.forward) + compute_time(&work.backward)).ps() as f64;
+        self.spans.insert(key, span);
+        span
+    }
+
+    /// Where a stage lies that is computed on `groups`, and the speed of the slowest of these.
+    fn pace(
+        &mut self,
+        groups: &[Group],
+        kit: Kit,
+        layout: &Layout,
+        training: &Training,
+        models: &[KernelModel],
+        chunk: &Chunk,
+    ) -> Pace {
+        let mut slowest = (Lie { kinds: Lie::kinds_of(groups), slowest: 0 }, 1.0f64.to_bits(), 0.0);
+        for group in groups {
+            let takes = self.span((kit, group.kind), layout, training, models, chunk) / group.speed;
+            if takes > slowest.2 {
+                slowest = (Lie { slowest: group.kind, ..slowest.0 }, group.speed.to_bits(), takes);
+            }
+        }
+        (slowest.0, slowest.1)
+    }
+
+    /// By how much of their time the GPUs of each pipeline rank wait for its slowest, whose chunks are these by stage.
+    fn waits(&mut self, prepared: &Prepared, chunks: &[Chunk]) -> Vec<f64> {
+        let Prepared { layout, training, placement, tariffs, models, kit, .. } = prepared;
+        let mut found = Vec::with_capacity(tariffs.groups.len());
+        for (rank, groups) in tariffs.groups.iter().enumerate() {
+            let mut takes = vec![0.0; models.len()];
+            for chunk in 0..placement.chunks {
+                let chunk = &chunks[placement.stage(rank as u32, chunk) as usize];
+                for group in groups {
+                    takes[usize::from(group.kind)] +=
+                        self.span((*kit, group.kind), layout, training, models, chunk);
+                }
+            }
+            found.push(waits(groups, |kind| takes[usize::from(kind)]));
+        }
+        found
+    }
+
+    /// `layout` on GPUs of `kind`, whose collectives slow down computations by what its sheet says.
+    fn on_kind<'a>(&self, layout: &'a Layout, kind: u8) -> Cow<'a, Layout> {
+        match self.fabric.kinds.sheets().get(usize::from(kind)) {
+            Some(gpu) if kind > 0 => {
+                Cow::Owned(Layout { overlap_slowdown: overlap_slowdown(gpu), ..layout.clone() })
+            }
+            _ => Cow::Borrowed(layout),
+        }
+    }
+
     /// What a chunk's passes take, and its optimiser: worked out once for all layouts whose schedules run the same passes.
     fn priced(
         &mut self,
         key: PriceKey,
         layout: &Layout,
         training: &Training,
-        model: &KernelModel,
+        models: &[KernelModel],
         (stage, chunk): (u32, &Chunk),
         tariffs: &Tariffs,
     ) -> Result<Priced, GenerateError> {
         if let Some(known) = self.prices.get(&key) {
             return Ok(known.clone());
         }
-        let work = self.work(key.0.0, layout, training, model, chunk);
-        let speed = f64::from_bits(key.2);
-        let found = price(layout, stage, &work, runs(layout), speed, tariffs)?;
+        let (lie, speed) = (key.2.0, f64::from_bits(key.2.1));
+        let model = &models[usize::from(lie.slowest)];
+        let work = self.work((key.0.0, lie.slowest), layout, training, model, chunk);
+        let own = self.on_kind(layout, lie.slowest);
+        let found = price(&own, stage, &work, runs(layout), speed, &tariffs.at(lie))?;
         let optimiser = training.optimiser(chunk, model).ps() as f64 / speed;
         let made = (Rc::new(found), optimiser);
         self.prices.insert(key, made.clone());
@@ -514,7 +648,7 @@ impl Estimator {
     /// What a chunk does, worked out once for all layouts that share its sizes.
     fn work(
         &mut self,
-        kit: Kit,
+        (kit, kind): (Kit, u8),
         layout: &Layout,
         training: &Training,
         model: &KernelModel,
@@ -522,7 +656,7 @@ impl Estimator {
     ) -> Rc<ChunkWork> {
         let layers = layers_of(&training.architecture, chunk);
         let adds = training.adds_gradients;
-        let key = (kit, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
+        let key = (kit, kind, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
         Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 
@@ -549,6 +683,7 @@ impl Estimator {
             },
             between: &self.between,
             speeds: &self.speeds,
+            gpus: &self.fabric.kinds,
         };
         let made = Rc::new(Tariffs::new(layout, placement, &self.libraries, &ways));
         self.tariffs.insert(key, Rc::clone(&made));
@@ -559,8 +694,8 @@ impl Estimator {
 /// What became of a choice.
 enum Outcome {
     Laid(Box<Laid>),
-    /// What it needs, and its layers if they were to be shared out.
-    TooLarge(Bytes, Option<Vec<u32>>),
+    /// What it needs and what there is, and its layers if they were to be shared out.
+    TooLarge((Bytes, Bytes), Option<Vec<u32>>),
 }
 
 /// Which passes a layout's schedule runs.

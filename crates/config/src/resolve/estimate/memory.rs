@@ -8,11 +8,19 @@ use super::super::model::Transformer;
 use super::laid::Layers;
 use super::prepared::{Held, Prepared};
 
-/// Bytes of the fullest pipeline rank, whose `chunks`, with layers of such `kinds`, are by stage.
-pub(super) fn fullest(course: &Course, prepared: &Prepared, chunks: &[Chunk], kinds: &[Layers]) -> Bytes {
+/// Bytes of the pipeline rank that has least left, whose `chunks`, with layers of such `kinds`, are by stage, and what its smallest GPU
+/// has: the first of `rooms` where all have as much, else one for each rank.
+pub(super) fn fullest(
+    course: &Course,
+    prepared: &Prepared,
+    chunks: &[Chunk],
+    kinds: &[Layers],
+    rooms: &[Bytes],
+) -> (Bytes, Bytes) {
     let Prepared { layout, training, placement, .. } = prepared;
     let Held { activations, state } = &mut *prepared.held.borrow_mut();
-    let mut fullest = Bytes::ZERO;
+    let mut fullest = (Bytes::ZERO, rooms[0]);
+    let left = |(held, room): (Bytes, Bytes)| i128::from(room.get()) - i128::from(held.get());
     let (mut layers, mut whole, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for rank in 0..course.ranks() {
         layers.clear();
@@ -37,7 +45,11 @@ pub(super) fn fullest(course: &Course, prepared: &Prepared, chunks: &[Chunk], ki
             state.insert(layers.clone(), held);
             held
         };
-        fullest = fullest.max(held + Bytes::new(course.peak(rank, &whole, &kept)));
+        let all = held + Bytes::new(course.peak(rank, &whole, &kept));
+        let own = (all, rooms.get(rank as usize).copied().unwrap_or(rooms[0]));
+        if left(own) < left(fullest) {
+            fullest = own;
+        }
     }
     fullest
 }

@@ -18,6 +18,7 @@ mod choice;
 mod courses;
 mod laid;
 mod layouts;
+mod lie;
 mod memory;
 mod prepared;
 mod tariff;

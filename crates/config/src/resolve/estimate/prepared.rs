@@ -13,6 +13,7 @@ use windtunnel_workload::schedules::Placement;
 use super::choice::Choice;
 use super::courses::CourseId;
 use super::laid::Layers;
+use super::lie::Lie;
 use super::tariff::Tariffs;
 
 /// The number of a kernel model: of settings, of their framework, and of as many GPUs, whose slowest sets the pace.
@@ -21,8 +22,8 @@ pub(super) type Kit = u32;
 /// Kernels, micro-batch, and all else of a layout that prices depend on.
 pub(super) type LayoutKey = (Kit, u64, Rc<str>);
 
-/// The bits of the speed of GPUs relative to their sheet.
-pub(super) type Pace = u64;
+/// Where a stage lies, and the bits of the speed of the slowest GPU there relative to its sheet.
+pub(super) type Pace = (Lie, u64);
 
 /// Prices of a chunk's passes, and its optimiser.
 pub(super) type Priced = (Rc<StagePrice>, f64);
@@ -35,7 +36,10 @@ pub(super) struct Prepared {
     pub layout: Layout,
     pub training: Training,
     pub kit: Kit,
-    pub model: Rc<KernelModel>,
+    /// By kind of GPU.
+    pub models: Rc<[KernelModel]>,
+    /// What the smallest GPU of each pipeline rank has; one for all where they are alike.
+    pub rooms: Vec<Bytes>,
     pub placement: Placement,
     pub tariffs: Rc<Tariffs>,
     /// Rounds by which the step is longer than the first course, and the courses; the second is a round longer. None if

@@ -10,10 +10,12 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
+use super::lie::{Group, Lie, groups};
 use rustc_hash::FxHashMap;
 use windtunnel_fabric::coding::{Coding, wire_bytes};
 use windtunnel_kernel::random::combine;
 use windtunnel_kernel::{Bytes, EndpointId, NicId, RankId, Span};
+use windtunnel_plan::kinds::GpuKinds;
 use windtunnel_topology::{LinkId, LoadBalancer, PathClass, Route, Topology};
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::dispatcher::Routing;
@@ -57,6 +59,8 @@ pub(super) struct Ways<'a> {
     pub between: &'a RefCell<Between>,
     /// Speeds of GPUs relative to their sheet; none where all run as it says.
     pub speeds: &'a [f64],
+    /// Kinds of GPUs.
+    pub gpus: &'a GpuKinds,
 }
 
 /// What lies between two switches where packets are sprayed, of as many pairs as there is room for.
@@ -305,34 +309,44 @@ impl Tariff {
 #[derive(Debug)]
 pub(super) struct Tariffs {
     roles: FxHashMap<Role, Tariff>,
+    /// The same of groups of pipeline ranks that lie likewise; none where GPUs are alike.
+    by_lie: FxHashMap<(Role, Lie), Tariff>,
     /// By pipeline rank: messages to the one after and to the one before, picoseconds a bit, latency, class.
     sides: Vec<[(f64, f64, PathClass); 2]>,
     wire: Wire,
-    /// By pipeline rank: the speed of its slowest GPU, and by how much of their time the others wait for it. None where all run as
-    /// their sheet says.
-    pub paces: Vec<(f64, f64)>,
+    /// GPUs of each pipeline rank; none where all are alike and run as their sheet says.
+    pub groups: Vec<Vec<Group>>,
     /// How exchanges of pipeline ranks share links.
     pub shares: Shares,
     classes: Vec<Class>,
     close: OnceCell<Shares>,
 }
 
-impl Tolls for Tariffs {
+/// Tariffs of a stage by where it lies.
+pub(super) struct At<'a> {
+    tariffs: &'a Tariffs,
+    lie: Lie,
+}
+
+impl At<'_> {
+    fn of(&self, role: Role) -> Option<&Tariff> {
+        let role = named(role);
+        self.tariffs.by_lie.get(&(role, self.lie)).or_else(|| self.tariffs.roles.get(&role))
+    }
+}
+
+impl Tolls for At<'_> {
     fn toll(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> f64 {
         // Passes of all pipeline ranks exchange at the same time.
-        self.roles.get(&named(role)).map_or(0.0, |tariff| tariff.times(kind, bytes.get(), routing)[1].alone())
+        self.of(role).map_or(0.0, |tariff| tariff.times(kind, bytes.get(), routing)[1].alone())
     }
 
     fn part(&self, role: Role, kind: CollectiveKind, bytes: Bytes) -> Part {
-        self.roles
-            .get(&named(role))
-            .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
+        self.of(role).map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), None)[0])
     }
 
     fn inside(&self, role: Role, kind: CollectiveKind, bytes: Bytes, routing: Option<Routing>) -> Part {
-        self.roles
-            .get(&named(role))
-            .map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), routing)[0])
+        self.of(role).map_or(Part::default(), |tariff| tariff.times(kind, bytes.get(), routing)[0])
     }
 }
 
@@ -354,7 +368,9 @@ impl Tariffs {
         ways: &Ways<'_>,
     ) -> Self {
         let grid = Grid::new(layout);
-        let mut roles = FxHashMap::default();
+        let lying = groups(layout.pp, &grid, ways.speeds, ways.gpus);
+        let lies = Lie::all(&lying, ways.gpus);
+        let (mut roles, mut by_lie) = (FxHashMap::default(), FxHashMap::default());
         let all = [
             (Role::Tp, Dimension::Tp),
             (Role::Cp, Dimension::Cp),
@@ -373,7 +389,21 @@ impl Tariffs {
             }
             let library = libraries[dimension as usize].clone();
             let groups = Groups::new(role, layout, &grid, placement);
-            let (tariff, loads) = tariff(&groups, number as u64, &grid, library, ways);
+            let all = |_: &[RankId]| true;
+            let (tariff, loads) = tariff(&groups, number as u64, &grid, library.clone(), ways, &all);
+            let bit_of = |tariff: &Tariff| if role == Role::Ep { tariff.pairs[0] } else { tariff.ring[0] };
+            // What a bit takes the ranks of each set of kinds that wait for it longest.
+            let mut bits: FxHashMap<u64, f64> = FxHashMap::default();
+            for &lie in &lies {
+                let own = |members: &[RankId]| lie.has(members, &grid, &lying, ways.gpus);
+                if !groups.members.iter().any(|members| own(members)) {
+                    continue;
+                }
+                let (found, _) = self::tariff(&groups, number as u64, &grid, library.clone(), ways, &own);
+                let longest = bits.entry(lie.kinds).or_default();
+                *longest = longest.max(bit_of(&found));
+                by_lie.insert((role, lie), found);
+            }
             let of = match role {
                 Role::Shard(_) => Some(Of::Shard),
                 Role::ExpertShard(_) => Some(Of::Expert),
@@ -383,27 +413,37 @@ impl Tariffs {
                 Role::Ep => Some(Of::Ep),
                 _ => None,
             };
-            let bit = if role == Role::Ep { tariff.pairs[0] } else { tariff.ring[0] };
+            let bit_at = |rank: usize| {
+                let own = lying.get(rank).and_then(|groups| bits.get(&Lie::kinds_of(groups)));
+                own.copied().unwrap_or(bit_of(&tariff))
+            };
             for (rank, load) in loads.iter().enumerate().filter(|(_, load)| load.weight > 0.0) {
                 if let Some(of) = of {
-                    classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, bit);
+                    classes[of.class(rank as u32, layout.pp) as usize] = load.class(ways, bit_at(rank));
                 }
             }
             roles.insert(role, tariff);
         }
         let sides = sides(layout, &grid, ways, &mut classes);
         let shares = Shares::new(layout.pp, &classes);
-        let paces = paces(layout.pp, &grid, ways.speeds);
-        Self { roles, sides, wire: ways.wire, paces, shares, classes, close: OnceCell::new() }
+        Self { roles, by_lie, sides, wire: ways.wire, groups: lying, shares, classes, close: OnceCell::new() }
     }
 
-    /// The speed at which `stage` is computed.
-    pub(super) fn pace(&self, placement: Placement, stage: u32) -> f64 {
-        if self.paces.is_empty() {
-            return 1.0;
+    /// The GPUs on which `stage` is computed; none where all are alike and run as their sheet says.
+    pub(super) fn at_stage(&self, placement: Placement, stage: u32) -> Vec<Group> {
+        if self.groups.is_empty() {
+            return Vec::new();
         }
-        let holders = placement.holders(stage);
-        holders.iter().map(|&(rank, _)| self.paces[rank as usize].0).fold(f64::INFINITY, f64::min)
+        placement
+            .holders(stage)
+            .iter()
+            .flat_map(|&(rank, _)| self.groups[rank as usize].iter().copied())
+            .collect()
+    }
+
+    /// What exchanges of stages take that lie so.
+    pub(super) const fn at(&self, lie: Lie) -> At<'_> {
+        At { tariffs: self, lie }
     }
 
     /// How exchanges share links, those inside passes among them.
@@ -430,15 +470,26 @@ fn tariff(
     grid: &Grid,
     library: Option<Library>,
     ways: &Ways<'_>,
+    own: &dyn Fn(&[RankId]) -> bool,
 ) -> (Tariff, Vec<Load>) {
     let n = groups.members[0].len() as u32;
     let domain = groups.domain.clamp(1, n);
     // The group that has the longest way sets the pace.
     let size = ways.topology.scale_up_size();
+    let library = library.map(|library| {
+        let Some(kinds) = &library.0.kinds else { return library };
+        let members = groups.members.iter().filter(|members| own(members)).flatten();
+        library.among(kinds.among(members.map(|rank| rank.0 / size)))
+    });
     let sites = library.as_ref().and_then(|library| library.0.sites.as_ref());
     let distances = sites.and_then(|sites| {
         let of = |members: &Vec<RankId>| sites.distances(members, |rank| rank.0 / size);
-        groups.members.iter().map(of).max_by_key(|found| (found.far, found.ring))
+        groups
+            .members
+            .iter()
+            .filter(|members| own(members))
+            .map(of)
+            .max_by_key(|found| (found.far, found.ring))
     });
     // Which ring it is does not depend on the size.
     let mut spec = CollectiveSpec {
@@ -456,7 +507,7 @@ fn tariff(
     let entropy = |index: usize| combine(combine(combine(0, number), index as u64), 0) as u32;
     let mut route = Route::new();
     let mut loads: Vec<Load> = Vec::new();
-    for (index, members) in groups.members.iter().enumerate() {
+    for (index, members) in groups.members.iter().enumerate().filter(|(_, members)| own(members)) {
         let stage = stage(members);
         if loads.len() <= stage {
             loads.resize_with(stage + 1, Load::default);
@@ -476,7 +527,8 @@ fn tariff(
     if groups.role == Role::Ep {
         pairs.resize_with(loads.len().max(1), Load::default);
         let most = PAIRS / (n as usize * n as usize).max(1);
-        for (index, members) in groups.members.iter().enumerate().take(most.max(1)) {
+        let some = groups.members.iter().enumerate().filter(|(_, members)| own(members));
+        for (index, members) in some.take(most.max(1)) {
             let own = &mut pairs[stage(members)];
             for &from in members {
                 for &to in members.iter().filter(|&&to| to != from) {
@@ -489,6 +541,10 @@ fn tariff(
             pairs_all.join(load);
         }
     }
+    // Of the first pipeline rank whose groups are asked for.
+    fn first(loads: &[Load]) -> Option<&Load> {
+        loads.iter().find(|load| load.weight > 0.0).or(loads.first())
+    }
     let tariff = Tariff {
         n,
         domain,
@@ -496,32 +552,13 @@ fn tariff(
         library,
         class: all.class.unwrap_or(PathClass::Local),
         latency: all.mean_latency(),
-        ring: [loads[0].per_bit(ways), all.per_bit(ways)],
-        pairs: [pairs.first().map_or(0.0, |own| own.per_bit(ways)), pairs_all.per_bit(ways)],
+        ring: [first(&loads).map_or(0.0, |own| own.per_bit(ways)), all.per_bit(ways)],
+        pairs: [first(&pairs).map_or(0.0, |own| own.per_bit(ways)), pairs_all.per_bit(ways)],
         wire: ways.wire,
         known: RefCell::default(),
     };
     // What experts exchange goes between all of them.
     (tariff, if pairs.is_empty() { loads } else { pairs })
-}
-
-/// See [`Tariffs::paces`]: a pipeline rank's replicas work through equal batches and wait for one another.
-fn paces(pp: u32, grid: &Grid, speeds: &[f64]) -> Vec<(f64, f64)> {
-    if speeds.is_empty() {
-        return Vec::new();
-    }
-    let mut found = vec![(f64::INFINITY, 0.0); pp as usize];
-    let speeds = || (0..grid.ranks()).map(|rank| (grid.coordinates(RankId(rank)).pp, speeds[rank as usize]));
-    for (rank, speed) in speeds() {
-        let slowest = &mut found[rank as usize].0;
-        *slowest = slowest.min(speed);
-    }
-    let each = f64::from(grid.ranks() / pp);
-    for (rank, speed) in speeds() {
-        let (slowest, waits) = &mut found[rank as usize];
-        *waits += (1.0 - *slowest / speed) / each;
-    }
-    found
 }
 
 /// Messages between neighbouring pipeline ranks, those of all replicas at once.
@@ -580,6 +617,7 @@ mod tests {
             region: 0,
             hosts: 16,
             tiers: ports.iter().map(|&ports| Tier::new(ports, RATE)).collect(),
+            scale_up: None,
         };
         let cable = CableSpec { length_mm: 3_000_000, ..CableSpec::new(RATE) };
         let spec = RegionsSpec {
@@ -607,6 +645,7 @@ mod tests {
             wire: Wire { mtu: Bytes::new(4150), header: Bytes::new(66), coding: None },
             between: &between,
             speeds: &[],
+            gpus: &GpuKinds::default(),
         };
         let mut draws = RandomStream::new(7, "edges", 0);
         let mut route = Route::new();

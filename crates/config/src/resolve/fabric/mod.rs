@@ -2,6 +2,7 @@
 
 pub mod faults;
 mod graph;
+mod kinds;
 mod place;
 mod shape;
 
@@ -12,9 +13,11 @@ use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::fabric::FabricParts;
 use windtunnel_plan::inputs::Inputs;
+use windtunnel_plan::kinds::GpuKinds;
 use windtunnel_topology::{EcmpHash, HostSpec, ScaleUpSpec, ShapeName, Topology, TopologySpec};
 use windtunnel_workload::model::sheets::{GpuSheet, NicSheet};
 
+use self::kinds::Groups;
 use self::place::Place;
 use self::shape::Builder;
 use crate::derive::Layer;
@@ -83,8 +86,9 @@ pub struct Draft<'a> {
     shape: ShapeName,
     spec: TopologySpec,
     host: Host,
-    gpu: Option<GpuSheet>,
+    gpu: Option<Arc<GpuSheet>>,
     nic: Option<NicSheet>,
+    groups: Groups,
 }
 
 impl<'a> Draft<'a> {
@@ -102,9 +106,12 @@ impl<'a> Draft<'a> {
             None => return Err(place.missing("host", "host: {gpus: 8, nics: 8}")),
         };
         let gpu = host.gpu.as_ref().map(|gpu| derived_gpu(gpu, base, &place.at("host.gpu"))).transpose()?;
+        let gpu = gpu.map(Arc::new);
+        let groups = Groups::read(written, shape, &host, gpu.as_ref())?;
+        let gpu = groups.first().or(gpu);
         let nic = host.nic.as_deref().map(|name| nic_sheet(name, base, &place.at("host.nic"))).transpose()?;
-        if let Some(gpu) = &gpu {
-            evidence.sheet(&format!("GPU {}", gpu.name), gpu.evidence());
+        for sheet in gpu.iter().chain(groups.others()) {
+            evidence.sheet(&format!("GPU {}", sheet.name), sheet.evidence());
         }
         if let Some(nic) = &nic {
             evidence.sheet(&format!("NIC {}", nic.name), nic.evidence());
@@ -113,11 +120,15 @@ impl<'a> Draft<'a> {
             gpus: host.gpus,
             nics: host.nics,
             rails: rails(&host, &place)?,
-            scale_up: scale_up(&host, gpu.as_ref(), evidence),
+            scale_up: scale_up(&host, gpu.as_deref(), evidence),
         };
-        let spec = Builder { written: keys, shape, host: inside, nic: nic.as_ref(), place, base }.spec()?;
+        let mut spec =
+            Builder { written: keys, shape, host: inside, nic: nic.as_ref(), place, base }.spec()?;
+        if let TopologySpec::Regions(regions) = &mut spec {
+            groups.tell(&mut regions.buildings);
+        }
         evidence.add("fabric", "given", &origin(keys, &spec));
-        Ok(Self { written, shape, spec, host, gpu, nic })
+        Ok(Self { written, shape, spec, host, gpu, nic, groups })
     }
 
     /// Works out the topology, whose switches hash by `hash`.
@@ -140,8 +151,10 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`InputError`] for failed parts that there are not.
     pub fn finish(self, topology: Arc<Topology>) -> Result<FabricParts, InputError> {
-        let Self { written, host, gpu, nic, .. } = self;
+        let Self { written, host, gpu, nic, groups, .. } = self;
         let sheet = nic.as_ref();
+        let reduces = reduces(&host, gpu.as_deref());
+        let kinds = groups.kinds(host.gpus).unwrap_or_else(|| GpuKinds::alike(gpu.clone(), reduces));
         Ok(FabricParts {
             faults: faults::forwarder(&written.keys, &topology, &written.place())?,
             detour: faults::policy(&written.keys).detour,
@@ -151,14 +164,12 @@ impl<'a> Draft<'a> {
                 .overhead
                 .map_or_else(|| sheet.map_or(Span::ZERO, |nic| nic.overhead.value), |given| given.0),
             gap: sheet.map_or(Span::ZERO, |nic| nic.gap.value),
-            scale_up_reduces: host.scale_up.as_ref().and_then(|given| given.reduction).unwrap_or_else(|| {
-                let figure = gpu.as_ref().and_then(|gpu| gpu.scale_up.reduction.as_ref());
-                figure.is_some_and(|figure| figure.value)
-            }),
+            scale_up_reduces: (0..kinds.count()).all(|kind| kinds.reduces(kind)),
             nic_latency: sheet.map_or(Span::ZERO, |nic| nic.latency.value)
                 + host.nic_bus.map_or(Span::ZERO, |bus| bus.latency.0 * 2),
             bus: bus(host.nic_bus, written)?,
-            gpu: gpu.map(Arc::new),
+            gpu,
+            kinds,
             nic: nic.map(Arc::new),
         })
     }
@@ -171,6 +182,14 @@ fn bus(given: Option<NicBus>, written: &Written) -> Result<Option<BitRate>, Inpu
         }
         given => Ok(given.map(|bus| bus.rate.0)),
     }
+}
+
+/// Whether switches of scale-up domains sum.
+fn reduces(host: &Host, gpu: Option<&GpuSheet>) -> bool {
+    host.scale_up.as_ref().and_then(|given| given.reduction).unwrap_or_else(|| {
+        let figure = gpu.and_then(|gpu| gpu.scale_up.reduction.as_ref());
+        figure.is_some_and(|figure| figure.value)
+    })
 }
 
 /// Where no network is asked, hosts are enough: without a shape they get one switch.
@@ -243,7 +262,7 @@ fn derived_gpu(choice: &SheetChoice, base: &Inputs, place: &str) -> Result<GpuSh
     let layer = Layer {
         place: place.to_owned(),
         text: None,
-        source: "the scenario's `topology.host.gpu`".to_owned(),
+        source: format!("the scenario's `{}`", place.rsplit(": ").next().unwrap_or(place)),
         changes: choice.changes.clone(),
     };
     sheets::find("gpus", &choice.sheet, base, place)?.with(layer)?.parsed(GpuSheet::parse)

@@ -284,6 +284,7 @@ impl Builder<'_> {
                 region: region as u32,
                 hosts: building.hosts,
                 tiers: building.tiers.iter().map(|tier| self.tier(tier)).collect(),
+                scale_up: None,
             });
         }
         let mut cross = Vec::with_capacity(written.cross.len());

@@ -9,7 +9,9 @@ pub use host::{Host, NicBus, Rails, ScaleUp, SheetChoice};
 pub use keys::{KEYS, ShapeKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
-pub use shapes::{Building, CableKind, ClosTier, CrossLinks, GraphFile, MeshDimension};
+pub use shapes::{
+    Building, BuildingHost, BuildingLinks, CableKind, ClosTier, CrossLinks, GraphFile, MeshDimension,
+};
 use windtunnel_topology::{DEFAULT_PROPAGATION_PS_PER_M, Detour, Routing, ShapeName};
 
 use super::name::Name;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use windtunnel_topology::import::Format;
 
-use super::{no_length, one, unity};
+use super::{SheetChoice, no_length, one, unity};
 use crate::schema::Name;
 use crate::schema::quantity::{Duration, Length, Rate};
 
@@ -97,6 +97,31 @@ pub struct Building {
     pub hosts: u32,
     /// Tiers from the hosts (RTSW) up to the switches with the cables to other buildings (ATSW).
     pub tiers: Vec<ClosTier>,
+    /// What its hosts have that those of `topology.host` have not, such as GPUs of another generation.
+    #[serde(default)]
+    pub host: Option<BuildingHost>,
+}
+
+/// How the hosts of a building differ from `topology.host`, from which all else is taken.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BuildingHost {
+    /// GPU data sheet, as in `topology.host.gpu`: kernels, memory and links between GPUs are as it says.
+    pub gpu: Option<SheetChoice>,
+    /// The links between the GPUs of a host; from the data sheet of `gpu` if left out.
+    pub scale_up: Option<BuildingLinks>,
+}
+
+/// The links between the GPUs of a host, where a building has others.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BuildingLinks {
+    /// Rate of a GPU in each direction.
+    pub rate: Option<Rate>,
+    /// Latency between two GPUs.
+    pub latency: Option<Duration>,
+    /// Whether their switches sum what GPUs send.
+    pub reduction: Option<bool>,
 }
 
 /// The cables between two buildings.

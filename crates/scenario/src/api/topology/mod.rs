@@ -22,6 +22,7 @@ use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::inputs::Inputs;
 use windtunnel_run::machine::{Stopwatch, peak_rss_bytes};
 use windtunnel_topology::{Forwarder, Topology, TopologySpec};
+use windtunnel_workload::model::sheets::GpuSheet;
 
 use self::request::{Repair, Request};
 use super::{Failure, ready_to_route};
@@ -76,6 +77,17 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
     let host = written.keys.host.as_ref();
     let domains = u64::from(summary.endpoints).div_ceil(u64::from(summary.scale_up_size.max(1)));
     let scale_up_links = if summary.scale_up_size > 1 { 2 * u64::from(summary.endpoints) } else { 0 };
+    let mut inside = json!({
+        "gpus": topology.endpoints_per_host(),
+        "nics": topology.nics_per_host(),
+        "rails": host.is_some_and(|host| host.rails != windtunnel_config::schema::Rails::No),
+        "gpu": fabric.gpu.as_ref().map(|sheet| sheet.name.clone()),
+        "nic": fabric.nic.as_ref().map(|sheet| sheet.name.clone()),
+    });
+    if fabric.kinds.differ() {
+        let one = |(gpus, sheet): (u32, &GpuSheet)| json!({"gpus": gpus, "gpu": sheet.name});
+        inside["by_building"] = fabric.kinds.stretches().into_iter().map(one).collect();
+    }
     Ok(json!({
         "shape": written.keys.shape.map_or(summary.shape, |name| name.0.name()),
         "hosts": summary.hosts,
@@ -87,13 +99,7 @@ pub fn topology(text: &str, source: &str, base: &Path, request: &str) -> Result<
         "planes": summary.planes,
         "scale_up_size": summary.scale_up_size,
         "scale_up_domains": domains,
-        "host": {
-            "gpus": topology.endpoints_per_host(),
-            "nics": topology.nics_per_host(),
-            "rails": host.is_some_and(|host| host.rails != windtunnel_config::schema::Rails::No),
-            "gpu": fabric.gpu.as_ref().map(|sheet| sheet.name.clone()),
-            "nic": fabric.nic.as_ref().map(|sheet| sheet.name.clone()),
-        },
+        "host": inside,
         "routing": report::routing(&written.keys, recognised),
         "tiers": summary.tiers.iter().map(report::tier).collect::<Vec<_>>(),
         "bisection_bps": summary.bisection.bps(),

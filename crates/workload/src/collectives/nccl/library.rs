@@ -13,8 +13,8 @@ use std::sync::Arc;
 use windtunnel_kernel::Span;
 
 use super::{
-    Algorithm as Chosen, Choice, Communicator, Constants, Distances, Function, Hardware, Layout, Protocol,
-    Settings, Sites,
+    Algorithm as Chosen, Choice, Communicator, Constants, Distances, Function, Hardware, Kinds, Layout,
+    Protocol, Settings, Sites,
 };
 use crate::collectives::dispatcher::{Among, Carried, Routing};
 use crate::collectives::{Algorithm, CollectiveKind, CollectiveSpec};
@@ -54,6 +54,8 @@ pub struct Machine {
     pub latency: [Span; 2],
     /// Where domains stand, if that is in several buildings.
     pub sites: Option<Sites>,
+    /// The machines of domains whose GPUs differ; `None` where all are alike.
+    pub kinds: Option<Arc<Kinds>>,
 }
 
 /// A [`Machine`] that many collectives name. Two are the same if they are one.

@@ -18,6 +18,7 @@
 
 #[cfg(test)]
 pub(crate) mod hosts;
+mod kinds;
 mod library;
 mod prior;
 mod settings;
@@ -31,6 +32,7 @@ mod version;
 
 use serde::Deserialize;
 
+pub use self::kinds::{Kinds, MOST_KINDS};
 pub use self::library::{Cost, Library, Machine, Rule};
 pub use self::settings::{Settings, SettingsError};
 pub use self::sites::{Distances, Sites, Wires};

@@ -524,6 +524,7 @@ fn messages_bring_the_latency_of_their_chain_and_launch_the_rest() {
         payload: 1.0,
         latency: [Span::from_ps(inside), Span::from_ps(between)],
         sites: None,
+        kinds: None,
     }));
     let spec = CollectiveSpec {
         domain: 8,

@@ -13,6 +13,7 @@ fn machine(hardware: Hardware, constants: Constants) -> Machine {
         payload: 1.0,
         latency: [windtunnel_kernel::Span::ZERO; 2],
         sites: None,
+        kinds: None,
     }
 }
 
