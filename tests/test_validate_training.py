@@ -253,6 +253,28 @@ def test_sailor_takes_measured_layers_of_its_own_model_or_what_lies_between(tmp_
         layer_profile(tmp_path, "GH-96", narrow, 8, 4)
 
 
+def test_sailor_places_hosts_of_several_kinds_as_its_authors_did(tmp_path: Path) -> None:
+    columns = {
+        "cluster": "mit", "model": "OPT-350", "nodes_N": 6, "dp": 3, "pp_stages": 2, "tp_degrees": 8, "micro_batch": 2,
+        "global_batch": 288, "layers_per_stage_sizes": "12|14", "gpu": "RTX-2080|RTX-3090|Titan-RTX",
+        "measured_iteration_s": 54.2, "max_mem_bytes": 1, "flag": "",
+    }  # fmt: skip
+    strange = {**columns, "nodes_N": 5}
+    write(tmp_path, "sailor_measured_iteration.csv", [columns, strange])
+    table = READERS["sailor"](tmp_path, read_systems(None))
+    assert table is not None
+    (row,) = table.rows
+    assert [(one.reason, one.rows) for one in table.excluded] == [("no word of which host has which GPUs", 1)]
+    topology = row.scenario["topology"]
+    hosts = [(one["hosts"], one["host"]["gpu"]) for one in topology["buildings"]]
+    assert hosts == [
+        (1, "RTX-3090"), (2, "RTX-2080-Ti"), (1, "Titan-RTX"), (1, "RTX-2080-Ti"), (1, "Titan-RTX"),
+    ]  # fmt: skip
+    assert topology["host"]["gpus"] == 8
+    assert len(topology["cross"]) == 10
+    assert kind_of(row) is None
+
+
 def test_layers_are_spread_as_evenly_as_they_can_be() -> None:
     assert even(126, 128) == [0, *[1] * 126, 0]
     assert even(61, 8) == [7, 8, 8, 8, 8, 8, 7, 7]
@@ -371,7 +393,14 @@ def test_the_errors_that_runs_show_follow_the_board() -> None:
         assert rows == figures["rows"], table
         for text, value in ((median, figures["median"]), (p95, figures["p95"])):
             assert float(text.removesuffix("%")) / 100 == pytest.approx(value, abs=6e-4), table
-    assert sum(kind["rows"] for kind in shown["kinds"].values()) == sum(t["rows"] for t in shown["board"].values())
+    # Rows on GPUs of several kinds are of no kind.
+    several = [
+        line for line in page.splitlines() if line.startswith("| `sailor` | measured layers, GPUs of several kinds |")
+    ]
+    apart = sum(int(line.split("|")[3]) for line in several)
+    assert apart == 7
+    rows_of_kinds = sum(kind["rows"] for kind in shown["kinds"].values())
+    assert rows_of_kinds + apart == sum(table["rows"] for table in shown["board"].values())
 
 
 @pytest.mark.parametrize(

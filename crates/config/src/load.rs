@@ -124,7 +124,7 @@ fn names_its_key(message: &str) -> bool {
 
 /// Where the keys of a host are that somebody looks for in a building, of which these are known.
 fn of_buildings(found: &str, known: &[&str]) -> Option<&'static str> {
-    let all = ["gpus", "nics", "nic", "rails", "overhead", "nic_bus"];
+    let all = ["gpus", "nics", "nic", "rails"];
     match (known.contains(&"tiers") && known.contains(&"region"), known) {
         (true, _) if found == "gpu" || found == "scale_up" => Some("say it as `host: {gpu: A100-80}`"),
         (true, _) | (_, ["gpu", "scale_up"]) if all.contains(&found) => Some(

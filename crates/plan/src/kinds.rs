@@ -111,8 +111,11 @@ pub struct Programs {
     /// How many kinds; 0 or 1 where ranks do the same wherever they lie.
     pub kinds: u32,
     /// The job by the kinds on which its ranks lay before.
-    known: Arc<Mutex<Vec<(Vec<u8>, Arc<Workload>)>>>,
+    known: Arc<Mutex<Vec<Placed>>>,
 }
+
+/// The kinds of a job's ranks, and what they do there.
+type Placed = (Vec<u8>, Arc<Workload>);
 
 /// Placements of a job that are kept.
 const KEPT: usize = 16;

@@ -47,6 +47,9 @@ use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 /// micro-batches before, which depends on the ZeRO stage.
 type WorkKey = (Kit, u8, u32, u32, u32, u64, bool, Layers);
 
+/// Kernels by kind of GPU, and their number.
+type Kernels = (Kit, Rc<[KernelModel]>);
+
 /// What a chunk's prices depend on.
 type PriceKey = (LayoutKey, Layers, Pace);
 
@@ -80,7 +83,7 @@ pub struct Estimator {
     trainings: FxHashMap<String, (u32, ModelJob)>,
     frameworks: FxHashMap<String, Rc<Framework>>,
     /// By settings and GPUs.
-    kernels: FxHashMap<(u32, u64), (Kit, Rc<[KernelModel]>)>,
+    kernels: FxHashMap<(u32, u64), Kernels>,
     /// What a chunk computes for a micro-batch.
     spans: FxHashMap<WorkKey, f64>,
     works: FxHashMap<WorkKey, Rc<ChunkWork>>,

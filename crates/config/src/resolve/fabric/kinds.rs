@@ -20,9 +20,15 @@ pub(super) struct Groups(Vec<Group>);
 struct Group {
     hosts: u32,
     sheet: Arc<GpuSheet>,
-    /// Rate and latency between the GPUs of a host, where they are its own.
-    links: Option<(BitRate, Span)>,
+    /// Rate and latency between the GPUs of a host.
+    links: (BitRate, Span),
     reduces: bool,
+}
+
+impl Group {
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.sheet, self.links, self.reduces) == (&other.sheet, other.links, other.reduces)
+    }
 }
 
 impl Groups {
@@ -56,18 +62,17 @@ impl Groups {
                 })?,
             };
             let links = links(&own, host, &sheet);
-            if links.is_some_and(|(rate, _)| rate == BitRate::ZERO) {
+            if links.0 == BitRate::ZERO {
                 return Err(InputError::new(at("scale_up.rate"), "expected a rate above 0, found 0"));
             }
             let sums =
                 own.scale_up.and_then(|given| given.reduction).unwrap_or_else(|| reduces(host, Some(&sheet)));
             found.push(Group { hosts: building.hosts, sheet, links, reduces: sums });
         }
-        let mut distinct: Vec<(&GpuSheet, Option<(BitRate, Span)>, bool)> = Vec::new();
+        let mut distinct: Vec<&Group> = Vec::new();
         for group in &found {
-            let own = (&*group.sheet, group.links, group.reduces);
-            if !distinct.contains(&own) {
-                distinct.push(own);
+            if !distinct.iter().any(|other| other.is_like(group)) {
+                distinct.push(group);
             }
         }
         if distinct.len() > MOST_KINDS {
@@ -97,7 +102,7 @@ impl Groups {
     /// Tells the buildings what joins the GPUs of their hosts.
     pub(super) fn tell(&self, buildings: &mut [BuildingSpec]) {
         for (building, group) in buildings.iter_mut().zip(&self.0) {
-            building.scale_up = group.links;
+            building.scale_up = Some(group.links);
         }
     }
 
@@ -109,11 +114,11 @@ impl Groups {
 }
 
 /// What joins the GPUs of a host: what the building says, else what `topology.host` says of all, else the building's sheet.
-fn links(own: &BuildingHost, host: &Host, sheet: &GpuSheet) -> Option<(BitRate, Span)> {
+fn links(own: &BuildingHost, host: &Host, sheet: &GpuSheet) -> (BitRate, Span) {
     let given = own.scale_up.unwrap_or_default();
     let common = host.scale_up.clone().unwrap_or_default();
     let by_sheet: &ScaleUp = &sheet.scale_up;
     let rate = given.rate.or(common.rate).map_or_else(|| by_sheet.payload_rate(), |rate| rate.0);
     let latency = given.latency.or(common.latency).map_or(by_sheet.latency.value, |latency| latency.0);
-    Some((rate, latency))
+    (rate, latency)
 }
