@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 PROTOCOLS = ("LL", "LL128", "Simple")
 PRIORS: dict[str, float | tuple[float, float, float]] = {
     "launch": 6.6e-6, "issue": 3e-6, "channel": 0.2e-6,
-    "base": (1e-9, 7.4e-6, 1.8e-6), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
+    "base": (1e-9, 7.4e-6, 1.8e-6), "block": (10e9, 20e9, 20e9), "hop_scale_up": (0.6e-6, 1.9e-6, 3.4e-6),
     "hop_tree": (5e-6, 8.5e-6, 14e-6), "hop_ring": (2.7e-6, 4e-6, 14e-6), "rendezvous": 5e-6,
     "answer": 10e-6, "handshake": 10e-6,
     "copy_launch": 7e-6,
@@ -86,7 +86,7 @@ OF_ONE_MACHINE = frozenset({"slow_leaf", "sustained", "copy_launch"})
 UNSOURCED = frozenset({f"crowd.{i}" for i in range(3)})
 """Constants that no source states and few machines are large enough to tell: a pool has what those say of them."""
 OF_HOST = frozenset({
-    "launch", "issue", "channel", "base", "hop_scale_up", "share_scale_up", "share_sums", "base_sums",
+    "launch", "issue", "channel", "base", "block", "hop_scale_up", "share_scale_up", "share_sums", "base_sums",
     "peer_scale_up", "exchange_scale_up",
 })  # fmt: skip
 """Constants of what does not leave a host: networks that say nothing of one another share them, and what sharing a

@@ -58,6 +58,8 @@ pub struct Constants {
     pub channel: f64,
     /// More than `launch` that a protocol costs to start and end.
     pub base: [f64; 3],
+    /// What a channel's block of threads moves, bytes per second: a chunk of a tree passes one at every rank.
+    pub block: [f64; 3],
     /// A hop over a scale-up link.
     pub hop_scale_up: [f64; 3],
     /// A hop of a tree over the network: proxies and NICs, the wire apart.
@@ -129,6 +131,7 @@ impl Default for Constants {
             issue: 3.0e-6,
             channel: 0.05e-6,
             base: [0.0, 7.4e-6, 1.8e-6],
+            block: [10.0e9, 20.0e9, 20.0e9],
             hop_scale_up: [0.6e-6, 1.9e-6, 3.4e-6],
             hop_tree: [5.0e-6, 8.5e-6, 14.0e-6],
             hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
@@ -297,8 +300,7 @@ impl Communicator<'_> {
         }
         let hops = inside * constants.hop_scale_up[at]
             + crossing
-                * (constants.hop_ring[at] + self.beyond_eager(hop, choice.protocol, message, constants))
-                * self.crowded(choice.protocol, message, constants);
+                * (constants.hop_ring[at] + self.beyond_eager(hop, choice.protocol, message, constants));
         let sent = self.ring_sent(function, choice, bytes, constants);
         let overlapped = hops.max(sent) + hops.min(sent) * alone.min(1.0);
         // Whatever overlaps, the last byte arrives a wire's time after it was sent.
@@ -318,8 +320,8 @@ impl Communicator<'_> {
         let mut rate = self.scale_up() * constants.share_scale_up[at];
         if self.layout.domains > 1 {
             let message = self.ring_message(function, choice, bytes);
-            let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
-            rate = rate.min(between / self.crowded(choice.protocol, message, constants));
+            rate =
+                rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
         }
         bytes as f64 * f64::from(steps) / f64::from(self.layout.members()) / rate
     }
@@ -406,9 +408,9 @@ impl Communicator<'_> {
         let pulls = Self::pulls(protocol, message, constants);
         let waits = pulls || self.waits(protocol, message, constants);
         let mut busy = 0.0;
-        if waits && !self.settings.cross_nic {
+        if waits {
             busy += if pulls { constants.handshake } else { constants.answer };
-        } else if protocol == Protocol::Simple && constants.eager > 0.0 && !self.settings.cross_nic {
+        } else if protocol == Protocol::Simple && constants.eager > 0.0 {
             let safe = self.settings.copied_safely.unwrap_or(0) as f64;
             busy += if message <= constants.short_message && message > safe {
                 message / (self.hardware.nic * constants.share_short)
@@ -431,8 +433,6 @@ impl Communicator<'_> {
         let size = bytes as f64;
         let chunk = self.tree_chunk(choice, bytes);
         let crowded = self.crowded(choice.protocol, chunk, constants);
-        let between =
-            self.carried_evenly(Self::carried(choice.protocol, chunk, constants), constants) / crowded;
         let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
         if domains > 1 {
             let passes = if domains == 2 { 1.0 } else { 2.0 };
@@ -445,12 +445,24 @@ impl Communicator<'_> {
                 + levels
                     * (constants.hop_tree[at] + self.beyond_eager(wire, choice.protocol, chunk, constants))
                     * crowded);
-        let fill = 2.0
-            * (f64::from(ranks - 1) * chunk * channels / inside
-                + if domains > 1 { levels * chunk * channels / between } else { 0.0 });
+        // A channel passes a chunk on when it is there: copied by its block, then sent by its NIC. The first of Simple find
+        // it free, since the channels of a NIC are at other levels; those of a second one, and short messages that leave
+        // as soon as they are written, wait for the other channels of their tree.
+        let copied = chunk / constants.block[at];
+        let chunks = size / (chunk * channels);
+        let sent = if domains > 1 {
+            let nics = self.nics() / self.hardware.nic;
+            let alike = (channels / nics / 2.0).max(1.0);
+            let met = if choice.protocol == Protocol::Simple { (chunks - 1.0).clamp(0.0, 1.0) } else { 1.0 };
+            let share = Self::carried(choice.protocol, chunk, constants);
+            chunk * nics * crowded / self.carried_evenly(share, constants) * (1.0 + (alike - 1.0) * met)
+        } else {
+            0.0
+        };
+        let fill = 2.0 * (f64::from(ranks - 1) * copied + levels * (copied + sent));
         // The first chunk of every channel is what fills the tree; those behind it keep its links busy.
-        let behind = (1.0 - chunk * channels / size.max(1.0)).max(0.0);
-        constants.base[at] + hops + fill + behind * time
+        let first = (1.0 / chunks).min(1.0);
+        constants.base[at] + hops + fill.max(first * time) + (1.0 - first) * time
     }
 
     /// Chunk in which a tree passes on a buffer: a step of the protocol, under LL128 halved while the chunks of a channel
