@@ -454,7 +454,11 @@ impl Communicator<'_> {
             let nics = self.nics() / self.hardware.nic;
             let alike = (channels / nics / 2.0).max(1.0);
             let met = if choice.protocol == Protocol::Simple { (chunks - 1.0).clamp(0.0, 1.0) } else { 1.0 };
-            let share = Self::carried(choice.protocol, chunk, constants);
+            let share = if choice.protocol == Protocol::Simple {
+                Self::carried(choice.protocol, chunk, constants)
+            } else {
+                self.share(choice.protocol, chunk, constants)
+            };
             chunk * nics * crowded / self.carried_evenly(share, constants) * (1.0 + (alike - 1.0) * met)
         } else {
             0.0
