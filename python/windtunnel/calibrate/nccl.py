@@ -66,6 +66,7 @@ PRIORS_OF: dict[str, dict[str, float | tuple[float, float, float]]] = {
     TCP: {
         "share_network": (0.0625, 0.85, 0.125), "exchange_network": 0.125,
         "hop_tree": (15e-6, 8.5e-6, 14e-6), "hop_ring": (15e-6, 4e-6, 14e-6), "peer_network": 15e-6,
+        "crowd": (0.005, 0.005, 0.005),
     },
     EFA: {"hop_tree": (15e-6, 15e-6, 20e-6), "hop_ring": (15e-6, 15e-6, 20e-6), "peer_network": 15e-6},
 }  # fmt: skip
@@ -269,7 +270,7 @@ class Fits:
             middle = flat({**PRIORS, **PRIORS_OF.get(network, {})})
             if network == TCP:
                 others = self.kin(generation_, OTHER, without)
-                shared = {n: v for n, v in others.items() if n in UNSOURCED or n.partition(".")[0] in OF_HOST}
+                shared = {n: v for n, v in others.items() if n.partition(".")[0] in OF_HOST}
                 middle |= shared
             left = OF_ONE_MACHINE | OWN_OF.get(network, frozenset())
             self.pools[key] = middle if not parts else _fit(parts, middle, POOL_BELIEF, UNSOURCED, left)

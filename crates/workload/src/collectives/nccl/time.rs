@@ -452,14 +452,17 @@ impl Communicator<'_> {
         let chunks = size / (chunk * channels);
         let sent = if domains > 1 {
             let nics = self.nics() / self.hardware.nic;
-            let alike = (channels / nics / 2.0).max(1.0);
-            let met = if choice.protocol == Protocol::Simple { (chunks - 1.0).clamp(0.0, 1.0) } else { 1.0 };
-            let share = if choice.protocol == Protocol::Simple {
-                Self::carried(choice.protocol, chunk, constants)
+            let takes = |share| chunk * nics * crowded / self.carried_evenly(share, constants);
+            let moved = takes(Self::carried(choice.protocol, chunk, constants));
+            let others = (channels / nics / 2.0 - 1.0).max(0.0);
+            if choice.protocol == Protocol::Simple {
+                moved * (1.0 + others * (chunks - 1.0).clamp(0.0, 1.0))
             } else {
-                self.share(choice.protocol, chunk, constants)
-            };
-            chunk * nics * crowded / self.carried_evenly(share, constants) * (1.0 + (alike - 1.0) * met)
+                let busy = takes(self.share(choice.protocol, chunk, constants));
+                // The driver's copy of its own is part of the hop, the wait for an answer is not.
+                let own = if self.waits(choice.protocol, chunk, constants) { busy } else { moved };
+                own + others * busy
+            }
         } else {
             0.0
         };
