@@ -179,7 +179,7 @@ const LARGEST: u32 = 38;
 const OCTAVE: u32 = 8;
 
 /// Links are looked at down to a half to this power of their rates for what NCCL takes on slower ones.
-const SLOWEST: u32 = 6;
+const SLOWEST: u32 = 8;
 
 /// Channels of a peer in grouped sends, and those of all peers together (`MAXCHANNELS`), at most.
 const PEER_CHANNELS: u32 = 8;
@@ -320,8 +320,7 @@ impl Communicator<'_> {
         let mut rate = self.scale_up() * constants.share_scale_up[at];
         if self.layout.domains > 1 {
             let message = self.ring_message(function, choice, bytes);
-            rate =
-                rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
+            rate = rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
         }
         bytes as f64 * f64::from(steps) / f64::from(self.layout.members()) / rate
     }
