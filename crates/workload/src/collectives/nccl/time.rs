@@ -8,17 +8,18 @@
 //! over the rate of the sheet times the share of the protocol. A ring of n ranks sends 2 (n-1)/n of the buffer over every
 //! link (all-reduce), (n-1)/n (all-gather, reduce-scatter) or all of it; double binary trees twice the buffer, or once
 //! where they join two domains; a switch that sums, (n-1)/n. *fill* is what a tree costs before its last rank has its
-//! first chunk: the depth, up and down, times a chunk of every channel. A ring's steps are themselves the chunks, its hops
-//! are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
+//! first chunk: the depth, up and down, times what a chunk of one channel takes: a copy by its block of threads (`block`)
+//! and, between domains, its way through a NIC. Measured times of a level do not depend on the number of channels, which
+//! are at other levels meanwhile; a second chunk of Simple, and LL and LL128 always, have a message wait for the other
+//! channels of its tree. A ring's steps are themselves the chunks, its hops are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
 //!
 //! Channels of a ring wait for their hops each by itself while the others send: of the lesser of *hops* and *bytes* only a
 //! channel's part counts, the channels of a NIC sharing it. All of *bytes* and one wire are the least that it takes.
 //!
 //! Where the network's library has an `eager` limit, messages beyond it wait for their receivers: those of LL and LL128
 //! `rendezvous` seconds a hop, and one after another `answer` at their NIC. Simple's are always beyond: a slice of a ring
-//! takes its NIC `handshake` at least, up to `short_message` bytes what `share_short` of the rate makes of it. Rings that
-//! may change NICs (`NCCL_CROSS_NIC=1`) were measured without those waits; why is not known. Where the driver copies
-//! (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
+//! takes its NIC `handshake` at least, up to `short_message` bytes what `share_short` of the rate makes of it. Where the
+//! driver copies (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
 //!
 //! What is sent unasked is copied at the receiver. Where the library states from which size on the receiver's NIC pulls a
 //! message instead (`pulled`; libfabric, `fi_cxi(7)`: the rendezvous protocol, an RDMA get into the buffer that matches),
@@ -29,12 +30,15 @@
 //! longer they send: half of the rate where the buffer has `sustained` bytes a peer, a third at twice as many. Rings and
 //! trees put as much over every NIC, and all wait for that one.
 //!
-//! A job of more than [`GROUP`] hosts leaves its group of switches and shares what joins groups with others: whatever its
-//! messages take then grows by `crowd` for each doubling, by protocol. A host's ranks have a proxy each, and a hop over the
+//! A job of more than [`GROUP`] hosts leaves its group of switches and shares what joins groups with others: whatever
+//! messages of trees and exchanges take then grows by `crowd` for each doubling, by protocol. Of a ring one edge in so many
+//! leaves the group, and measured rings keep their pace. A host's ranks have a proxy each, and a hop over the
 //! network waits `proxy` for each of the others.
 //!
 //! Of grouped sends a peer has eight channels while ranks are few: NCCL halves them until four operations a channel are
 //! enough for all ranks (`addP2pToPlan` in `enqueue.cc`). What one peer gets falls with them, to the power `peer_channels`.
+
+mod tree;
 
 use serde::Deserialize;
 use smallvec::SmallVec;
@@ -112,7 +116,8 @@ pub struct Constants {
     pub slow_leaf: f64,
     /// Bytes of the buffer a peer at which a slow leaf is down to half of its rate; 0 if it keeps it.
     pub sustained: f64,
-    /// What messages between hosts take longer for each doubling of the hosts beyond [`GROUP`], as a share.
+    /// What messages of trees and exchanges between hosts take longer for each doubling of the hosts beyond [`GROUP`], as a
+    /// share.
     pub crowd: [f64; 3],
     /// What a hop over the network waits for each further rank of its host.
     pub proxy: f64,
@@ -421,71 +426,6 @@ impl Communicator<'_> {
             busy += constants.copy_launch;
         }
         if busy > 0.0 { share.min(message / (busy * self.hardware.nic)) } else { share }
-    }
-
-    fn tree(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
-        let at = choice.protocol as usize;
-        let (domains, ranks) = (self.layout.domains, self.layout.ranks);
-        let channels = f64::from(choice.channels);
-        let (levels, wire) = (f64::from(self.levels()), self.hardware.wire.tree);
-        let inside = self.scale_up() * constants.share_scale_up[at];
-        let size = bytes as f64;
-        let chunk = self.tree_chunk(choice, bytes);
-        let crowded = self.crowded(choice.protocol, chunk, constants);
-        let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
-        if domains > 1 {
-            let passes = if domains == 2 { 1.0 } else { 2.0 };
-            let waiting =
-                self.carried_evenly(self.share(choice.protocol, chunk, constants), constants) / crowded;
-            time = time.max(passes * size / waiting);
-        }
-        let hops = 2.0
-            * (f64::from(ranks - 1) * constants.hop_scale_up[at]
-                + levels
-                    * (constants.hop_tree[at] + self.beyond_eager(wire, choice.protocol, chunk, constants))
-                    * crowded);
-        // A channel passes a chunk on when it is there: copied by its block, then sent by its NIC. The first of Simple find
-        // it free, since the channels of a NIC are at other levels; those of a second one, and short messages that leave
-        // as soon as they are written, wait for the other channels of their tree.
-        let copied = chunk / constants.block[at];
-        let chunks = size / (chunk * channels);
-        let sent = if domains > 1 {
-            let nics = self.nics() / self.hardware.nic;
-            let takes = |share| chunk * nics * crowded / self.carried_evenly(share, constants);
-            let moved = takes(Self::carried(choice.protocol, chunk, constants));
-            let others = (channels / nics / 2.0 - 1.0).max(0.0);
-            if choice.protocol == Protocol::Simple {
-                moved * (1.0 + others * (chunks - 1.0).clamp(0.0, 1.0))
-            } else {
-                let busy = takes(self.share(choice.protocol, chunk, constants));
-                // The driver's copy of its own is part of the hop, the wait for an answer is not.
-                let own = if self.waits(choice.protocol, chunk, constants) { busy } else { moved };
-                own + others * busy
-            }
-        } else {
-            0.0
-        };
-        let fill = 2.0 * (f64::from(ranks - 1) * copied + levels * (copied + sent));
-        // The first chunk of every channel is what fills the tree; those behind it keep its links busy.
-        let first = (1.0 / chunks).min(1.0);
-        constants.base[at] + hops + fill.max(first * time) + (1.0 - first) * time
-    }
-
-    /// Chunk in which a tree passes on a buffer: a step of the protocol, under LL128 halved while the chunks of a channel
-    /// are few for its depth (`calcCollChunking` in `enqueue.cc`).
-    pub(super) fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
-        let each = bytes / u64::from(choice.channels);
-        let mut chunk = step(choice.protocol, self.settings.buffer).max(1);
-        if choice.protocol == Protocol::LL128 {
-            let ranks = f64::from(self.layout.ranks.max(1));
-            let steps = 1.0 + f64::from(self.layout.domains.ilog2()) + 0.1 * ranks;
-            for (times, least) in [(64.0, 128 << 10), (16.0, 32 << 10)] {
-                while ((each / chunk) as f64) < steps * times / ranks && chunk > least {
-                    chunk /= 2;
-                }
-            }
-        }
-        chunk.min(each.max(1)) as f64
     }
 
     fn summed(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
