@@ -234,7 +234,7 @@ def test_a_pool_is_made_of_other_machines_and_kin_count_most(tmp_path: Path) -> 
     # Other networks say nothing of TCP, which has constants of its own, and of EFA's latency.
     tcp, efa = fits.kin("ampere", "tcp", None), fits.kin("ampere", "efa", None)
     own = pools.flat({**pools.PRIORS, **pools.PRIORS_OF["tcp"]})
-    shared = {name for name in own if name in pools.UNSOURCED or name.partition(".")[0] in pools.OF_HOST}
+    shared = {name for name in own if name.partition(".")[0] in pools.OF_HOST}
     elsewhere = fits.kin("ampere", pools.OTHER, None)
     assert tcp == {**own, **{name: elsewhere[name] for name in shared}}
     assert tcp["share_network.2"] == 0.125

@@ -119,7 +119,7 @@ TIMES = (
     "proxy",
 )  # fmt: skip
 """Constants that are times; those below are what they say, the others are shares."""
-OTHERS = {"slow_leaf": "rate", "sustained": "size"}
+OTHERS = {"slow_leaf": "rate", "sustained": "size", "block": "rate"}
 
 
 def generation(system: System) -> str:

@@ -218,7 +218,6 @@ fn messages_of_a_ring_wait_for_their_proxy() {
     near(time(&[], short), 4.0 * short as f64 / 2.5e9);
     near(time(&[], long), 8.0 * 20e-6);
     near(time(&[], longer), 4.0 * longer as f64 / 25e9);
-    near(time(&[("NCCL_CROSS_NIC", "1")], short), 4.0 * short as f64 / 25e9);
     // Eight hops over the network pay for the copy, too; of four channels of a NIC one waits.
     let copied = 8.0 * 25e-6 + 8.0 * 5e-6 / 4.0 / 30.0;
     near(time(&[("FI_HMEM_CUDA_USE_GDRCOPY", "0")], long), copied);
@@ -265,21 +264,29 @@ fn a_low_latency_message_beyond_the_rendezvous_threshold_is_pulled() {
         share_network: [0.05, 0.05, 0.8],
         eager: 8192.0,
         rendezvous: 10e-6,
+        answer: 0.0,
+        handshake: 0.0,
         pulled: 16384.0,
+        block: [f64::INFINITY; 3],
         ..Constants::default()
     };
     let communicator = Communicator { hardware: &hardware, layout: on(2, 1), settings: &settings };
     let choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::LL, channels: 2 };
-    // A chunk on each of two channels, up and down: LL's flags double it on the wire of 25 GB/s.
+    // Two channels, one of either tree: a chunk goes up and down. LL's flags double it on the wire of 25 GB/s.
     let time = |chunk: u64| communicator.time_of(Function::AllReduce, choice, 2 * chunk, &constants);
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
     // 16 KiB on the wire are copied at LL's own share, 32 KiB are pulled at Simple's.
-    near(time(8192), 2.0 * 14e-6 + 2.0 * 16384.0 / (0.05 * 25e9));
-    near(time(16384), 2.0 * 14e-6 + 2.0 * 2.0 * 32768.0 / (0.8 * 25e9));
+    near(time(8192), 2.0 * 14e-6 + 2.0 * 8192.0 / (0.05 * 25e9));
+    near(time(16384), 2.0 * 14e-6 + 2.0 * 32768.0 / (0.8 * 25e9));
     // Without such a threshold all are copied.
     let copied = Constants { pulled: 0.0, ..constants.clone() };
     let all = communicator.time_of(Function::AllReduce, choice, 2 * 16384, &copied);
-    near(all, 2.0 * 14e-6 + 2.0 * 32768.0 / (0.05 * 25e9));
+    near(all, 2.0 * 14e-6 + 2.0 * 16384.0 / (0.05 * 25e9));
+    // Eight channels are four of either tree: three others keep the NIC busy until their answers come.
+    let waiting = Constants { answer: 40e-6, ..constants };
+    let many = Choice { channels: 8, ..choice };
+    let found = communicator.time_of(Function::AllReduce, many, 8 * 8192, &waiting);
+    near(found, 2.0 * 14e-6 + 2.0 * 4.0 * 40e-6);
 }
 
 #[test]
@@ -292,25 +299,35 @@ fn a_tree_fills_once_and_is_as_deep_as_its_hosts_need() {
         base: [0.0; 3],
         hop_tree: [4e-6; 3],
         share_network: [1.0; 3],
+        block: [10e9; 3],
         ..Constants::default()
     };
-    let time = |domains, protocol, bytes: u64| {
+    let timed = |domains, channels, protocol, bytes: u64| {
         let communicator = Communicator { hardware: &hardware, layout: on(domains, 1), settings: &settings };
-        let choice = Choice { algorithm: Algorithm::Tree, protocol, channels: 2 };
+        let choice = Choice { algorithm: Algorithm::Tree, protocol, channels };
         communicator.time_of(Function::AllReduce, choice, bytes, &constants)
     };
+    let time = |domains, protocol, bytes| timed(domains, 2, protocol, bytes);
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
-    // Two hosts: the first chunk of both channels goes up and down, the others follow it one way over 25 GB/s.
-    let (bytes, first) = ((64u64 << 20) as f64, f64::from(2u32 << 19));
-    near(time(2, Protocol::Simple, 64 << 20), 8e-6 + (2.0 * first + (bytes - first)) / 25e9);
+    // A level takes a chunk's copy by a block of 10 GB/s and its way through a NIC of 25.
+    let level = |chunk: f64| chunk / 10e9 + chunk / 25e9;
+    // Two hosts: a first chunk goes up and down, those behind that of both channels follow one way.
+    let (bytes, chunk) = ((64u64 << 20) as f64, f64::from(1u32 << 19));
+    near(time(2, Protocol::Simple, 64 << 20), 8e-6 + 2.0 * level(chunk) + (bytes - 2.0 * chunk) / 25e9);
     // Less than a chunk of Simple is not halved: all goes up, then all comes down.
-    near(time(2, Protocol::Simple, 1 << 19), 8e-6 + 2.0 * f64::from(1u32 << 19) / 25e9);
+    near(time(2, Protocol::Simple, 1 << 19), 8e-6 + 2.0 * level(chunk / 2.0));
     // Five hosts are three levels deep, and inner ones pass everything on twice.
-    let expected = 24e-6 + (6.0 * first + 2.0 * (bytes - first)) / 25e9;
+    let expected = 24e-6 + 6.0 * level(chunk) + 2.0 * (bytes - 2.0 * chunk) / 25e9;
     near(time(5, Protocol::Simple, 64 << 20), expected);
     // LL128 halves its 576,000 bytes of data while a channel has fewer than 64 · (1 + 1 + 0.1) = 134.4 chunks: 58, 116, 233.
-    let first = 2.0 * 144_000.0;
-    near(time(2, Protocol::LL128, 64 << 20), 8e-6 + (2.0 * first + (bytes - first)) / 25e9);
+    let chunk = 144_000.0;
+    near(time(2, Protocol::LL128, 64 << 20), 8e-6 + 2.0 * level(chunk) + (bytes - 2.0 * chunk) / 25e9);
+    // Four channels of either tree on one NIC: one chunk each passes without meeting another at its level, a second one
+    // has the first wait for the three others of its tree.
+    let chunk = f64::from(1u32 << 19);
+    near(timed(5, 8, Protocol::Simple, 4 << 20), 24e-6 + 6.0 * level(chunk));
+    let behind = 2.0 * 8.0 * chunk / 25e9;
+    near(timed(5, 8, Protocol::Simple, 8 << 20), 24e-6 + 6.0 * (level(chunk) + 3.0 * chunk / 25e9) + behind);
 }
 
 #[test]
@@ -475,16 +492,33 @@ fn more_hosts_than_a_group_crowd_its_links_and_further_ranks_wait_for_a_proxy() 
     let proxies = Constants { proxy: 5e-6, ..none.clone() };
     for (domains, grows) in [(8, 1.0), (16, 1.0), (32, 1.3), (64, 1.6)] {
         let on = Communicator { hardware: &hardware, layout: on(domains, 8), settings: &settings };
-        let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
-        // A ring of very many bytes is all bytes; 16 channels of eight NICs hide half of the hops.
-        let time = |constants| on.time_of(Function::AllReduce, choice, 1 << 40, constants);
-        assert!((time(&crowded) / time(&none) / grows - 1.0).abs() < 1e-3, "{domains}");
-        let tree = Choice { algorithm: Algorithm::Tree, ..choice };
+        let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 16 };
+        let tree = Choice { algorithm: Algorithm::Tree, ..ring };
+        // A tree of very many bytes is all bytes. A ring's neighbours stand in one group, but for one of each.
+        let time = |choice, constants| on.time_of(Function::AllReduce, choice, 1 << 40, constants);
+        assert!((time(tree, &crowded) / time(tree, &none) / grows - 1.0).abs() < 1e-3, "{domains}");
+        assert_eq!(time(ring, &crowded).to_bits(), time(ring, &none).to_bits());
         let short = |constants| on.time_of(Function::AllReduce, tree, 1, constants);
         let levels = f64::from(domains.ilog2());
         // Seven further ranks, at every level up and down.
         assert!((short(&proxies) - short(&none) - 2.0 * levels * 7.0 * 5e-6).abs() < 1e-9, "{domains}");
     }
+}
+
+/// Hopper's search channels become four of few ranks a host, two where rings change NICs.
+#[test]
+fn rings_that_change_nics_have_half_of_the_channels() {
+    let mut crossing = Settings::default();
+    crossing.set("NCCL_CROSS_NIC", "1").expect("a value of the variable's");
+    let hardware = Hardware { gpus: 4, nics: 4, ..dgx_h100() };
+    let settings = Settings::default();
+    let channels = |settings, ranks| {
+        Communicator { hardware: &hardware, layout: on(4, ranks), settings }
+            .choose(Function::AllReduce, 1 << 30)
+            .unwrap()
+            .channels
+    };
+    assert_eq!((channels(&settings, 4), channels(&crossing, 4)), (16, 8));
 }
 
 #[test]

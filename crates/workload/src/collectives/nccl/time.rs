@@ -8,17 +8,18 @@
 //! over the rate of the sheet times the share of the protocol. A ring of n ranks sends 2 (n-1)/n of the buffer over every
 //! link (all-reduce), (n-1)/n (all-gather, reduce-scatter) or all of it; double binary trees twice the buffer, or once
 //! where they join two domains; a switch that sums, (n-1)/n. *fill* is what a tree costs before its last rank has its
-//! first chunk: the depth, up and down, times a chunk of every channel. A ring's steps are themselves the chunks, its hops
-//! are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
+//! first chunk: the depth, up and down, times what a chunk of one channel takes: a copy by its block of threads (`block`)
+//! and, between domains, its way through a NIC. Measured times of a level do not depend on the number of channels, which
+//! are at other levels meanwhile; a second chunk of Simple, and LL and LL128 always, have a message wait for the other
+//! channels of its tree. A ring's steps are themselves the chunks, its hops are all that it pays. *issue* is the host's time for each further one of the k GPUs on which a process launches.
 //!
 //! Channels of a ring wait for their hops each by itself while the others send: of the lesser of *hops* and *bytes* only a
 //! channel's part counts, the channels of a NIC sharing it. All of *bytes* and one wire are the least that it takes.
 //!
 //! Where the network's library has an `eager` limit, messages beyond it wait for their receivers: those of LL and LL128
 //! `rendezvous` seconds a hop, and one after another `answer` at their NIC. Simple's are always beyond: a slice of a ring
-//! takes its NIC `handshake` at least, up to `short_message` bytes what `share_short` of the rate makes of it. Rings that
-//! may change NICs (`NCCL_CROSS_NIC=1`) were measured without those waits; why is not known. Where the driver copies
-//! (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
+//! takes its NIC `handshake` at least, up to `short_message` bytes what `share_short` of the rate makes of it. Where the
+//! driver copies (`FI_HMEM_CUDA_USE_GDRCOPY=0`) a message costs `copy_launch` more, but not one of LL or LL128 that waits.
 //!
 //! What is sent unasked is copied at the receiver. Where the library states from which size on the receiver's NIC pulls a
 //! message instead (`pulled`; libfabric, `fi_cxi(7)`: the rendezvous protocol, an RDMA get into the buffer that matches),
@@ -29,12 +30,15 @@
 //! longer they send: half of the rate where the buffer has `sustained` bytes a peer, a third at twice as many. Rings and
 //! trees put as much over every NIC, and all wait for that one.
 //!
-//! A job of more than [`GROUP`] hosts leaves its group of switches and shares what joins groups with others: whatever its
-//! messages take then grows by `crowd` for each doubling, by protocol. A host's ranks have a proxy each, and a hop over the
+//! A job of more than [`GROUP`] hosts leaves its group of switches and shares what joins groups with others: whatever
+//! messages of trees and exchanges take then grows by `crowd` for each doubling, by protocol. Of a ring one edge in so many
+//! leaves the group, and measured rings keep their pace. A host's ranks have a proxy each, and a hop over the
 //! network waits `proxy` for each of the others.
 //!
 //! Of grouped sends a peer has eight channels while ranks are few: NCCL halves them until four operations a channel are
 //! enough for all ranks (`addP2pToPlan` in `enqueue.cc`). What one peer gets falls with them, to the power `peer_channels`.
+
+mod tree;
 
 use serde::Deserialize;
 use smallvec::SmallVec;
@@ -58,6 +62,8 @@ pub struct Constants {
     pub channel: f64,
     /// More than `launch` that a protocol costs to start and end.
     pub base: [f64; 3],
+    /// What a channel's block of threads moves, bytes per second: a chunk of a tree passes one at every rank.
+    pub block: [f64; 3],
     /// A hop over a scale-up link.
     pub hop_scale_up: [f64; 3],
     /// A hop of a tree over the network: proxies and NICs, the wire apart.
@@ -110,7 +116,8 @@ pub struct Constants {
     pub slow_leaf: f64,
     /// Bytes of the buffer a peer at which a slow leaf is down to half of its rate; 0 if it keeps it.
     pub sustained: f64,
-    /// What messages between hosts take longer for each doubling of the hosts beyond [`GROUP`], as a share.
+    /// What messages of trees and exchanges between hosts take longer for each doubling of the hosts beyond [`GROUP`], as a
+    /// share.
     pub crowd: [f64; 3],
     /// What a hop over the network waits for each further rank of its host.
     pub proxy: f64,
@@ -129,6 +136,7 @@ impl Default for Constants {
             issue: 3.0e-6,
             channel: 0.05e-6,
             base: [0.0, 7.4e-6, 1.8e-6],
+            block: [10.0e9, 20.0e9, 20.0e9],
             hop_scale_up: [0.6e-6, 1.9e-6, 3.4e-6],
             hop_tree: [5.0e-6, 8.5e-6, 14.0e-6],
             hop_ring: [2.7e-6, 4.0e-6, 14.0e-6],
@@ -176,7 +184,7 @@ const LARGEST: u32 = 38;
 const OCTAVE: u32 = 8;
 
 /// Links are looked at down to a half to this power of their rates for what NCCL takes on slower ones.
-const SLOWEST: u32 = 6;
+const SLOWEST: u32 = 8;
 
 /// Channels of a peer in grouped sends, and those of all peers together (`MAXCHANNELS`), at most.
 const PEER_CHANNELS: u32 = 8;
@@ -297,8 +305,7 @@ impl Communicator<'_> {
         }
         let hops = inside * constants.hop_scale_up[at]
             + crossing
-                * (constants.hop_ring[at] + self.beyond_eager(hop, choice.protocol, message, constants))
-                * self.crowded(choice.protocol, message, constants);
+                * (constants.hop_ring[at] + self.beyond_eager(hop, choice.protocol, message, constants));
         let sent = self.ring_sent(function, choice, bytes, constants);
         let overlapped = hops.max(sent) + hops.min(sent) * alone.min(1.0);
         // Whatever overlaps, the last byte arrives a wire's time after it was sent.
@@ -318,8 +325,7 @@ impl Communicator<'_> {
         let mut rate = self.scale_up() * constants.share_scale_up[at];
         if self.layout.domains > 1 {
             let message = self.ring_message(function, choice, bytes);
-            let between = self.carried_evenly(self.share(choice.protocol, message, constants), constants);
-            rate = rate.min(between / self.crowded(choice.protocol, message, constants));
+            rate = rate.min(self.carried_evenly(self.share(choice.protocol, message, constants), constants));
         }
         bytes as f64 * f64::from(steps) / f64::from(self.layout.members()) / rate
     }
@@ -406,9 +412,9 @@ impl Communicator<'_> {
         let pulls = Self::pulls(protocol, message, constants);
         let waits = pulls || self.waits(protocol, message, constants);
         let mut busy = 0.0;
-        if waits && !self.settings.cross_nic {
+        if waits {
             busy += if pulls { constants.handshake } else { constants.answer };
-        } else if protocol == Protocol::Simple && constants.eager > 0.0 && !self.settings.cross_nic {
+        } else if protocol == Protocol::Simple && constants.eager > 0.0 {
             let safe = self.settings.copied_safely.unwrap_or(0) as f64;
             busy += if message <= constants.short_message && message > safe {
                 message / (self.hardware.nic * constants.share_short)
@@ -420,54 +426,6 @@ impl Communicator<'_> {
             busy += constants.copy_launch;
         }
         if busy > 0.0 { share.min(message / (busy * self.hardware.nic)) } else { share }
-    }
-
-    fn tree(&self, choice: Choice, bytes: u64, constants: &Constants) -> f64 {
-        let at = choice.protocol as usize;
-        let (domains, ranks) = (self.layout.domains, self.layout.ranks);
-        let channels = f64::from(choice.channels);
-        let (levels, wire) = (f64::from(self.levels()), self.hardware.wire.tree);
-        let inside = self.scale_up() * constants.share_scale_up[at];
-        let size = bytes as f64;
-        let chunk = self.tree_chunk(choice, bytes);
-        let crowded = self.crowded(choice.protocol, chunk, constants);
-        let between =
-            self.carried_evenly(Self::carried(choice.protocol, chunk, constants), constants) / crowded;
-        let mut time = if ranks > 1 { 2.0 * size / inside } else { 0.0 };
-        if domains > 1 {
-            let passes = if domains == 2 { 1.0 } else { 2.0 };
-            let waiting =
-                self.carried_evenly(self.share(choice.protocol, chunk, constants), constants) / crowded;
-            time = time.max(passes * size / waiting);
-        }
-        let hops = 2.0
-            * (f64::from(ranks - 1) * constants.hop_scale_up[at]
-                + levels
-                    * (constants.hop_tree[at] + self.beyond_eager(wire, choice.protocol, chunk, constants))
-                    * crowded);
-        let fill = 2.0
-            * (f64::from(ranks - 1) * chunk * channels / inside
-                + if domains > 1 { levels * chunk * channels / between } else { 0.0 });
-        // The first chunk of every channel is what fills the tree; those behind it keep its links busy.
-        let behind = (1.0 - chunk * channels / size.max(1.0)).max(0.0);
-        constants.base[at] + hops + fill + behind * time
-    }
-
-    /// Chunk in which a tree passes on a buffer: a step of the protocol, under LL128 halved while the chunks of a channel
-    /// are few for its depth (`calcCollChunking` in `enqueue.cc`).
-    pub(super) fn tree_chunk(&self, choice: Choice, bytes: u64) -> f64 {
-        let each = bytes / u64::from(choice.channels);
-        let mut chunk = step(choice.protocol, self.settings.buffer).max(1);
-        if choice.protocol == Protocol::LL128 {
-            let ranks = f64::from(self.layout.ranks.max(1));
-            let steps = 1.0 + f64::from(self.layout.domains.ilog2()) + 0.1 * ranks;
-            for (times, least) in [(64.0, 128 << 10), (16.0, 32 << 10)] {
-                while ((each / chunk) as f64) < steps * times / ranks && chunk > least {
-                    chunk /= 2;
-                }
-            }
-        }
-        chunk.min(each.max(1)) as f64
     }
 
     fn summed(&self, function: Function, choice: Choice, bytes: u64, constants: &Constants) -> f64 {

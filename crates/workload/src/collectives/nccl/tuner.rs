@@ -91,7 +91,7 @@ impl Communicator<'_> {
         let found = if self.layout.domains > 1 {
             let used = (self.nics() / hardware.nic).round() as u32;
             let newer = matches!(hardware.architecture, Architecture::Hopper | Architecture::Blackwell);
-            used * if newer && self.layout.ranks < 8 { 4 } else { 2 }
+            used * if newer && self.layout.ranks < 8 && !self.settings.cross_nic { 4 } else { 2 }
         } else {
             let links = self.scale_up() / (link_of(hardware.architecture) * 1e9);
             (2.0 * links.max(1.0)).round() as u32
