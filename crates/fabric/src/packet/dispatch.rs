@@ -169,8 +169,9 @@ impl<T: Transport> Engine<T> {
                 break;
             }
             if port.free_at > now {
-                let later = port.free_at;
-                self.wake_desk(p, later);
+                if let Some(later) = self.turn_of(p) {
+                    self.wake_desk(p, later);
+                }
                 break;
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return };
@@ -205,6 +206,20 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.rearm_desk(p, now);
+    }
+
+    /// When NIC port `p`, which is busy, may start something if nothing reaches it before.
+    #[inline]
+    fn turn_of(&mut self, p: u32) -> Option<u64> {
+        let port = &self.fabric.ports[p as usize];
+        if T::Dispatcher::PULLS || !port.waiting[DATA].is_empty() {
+            return Some(port.free_at);
+        }
+        match self.dispatch.get()?.lines.choose(p, port.free_at) {
+            Choice::Serve(_) => Some(port.free_at),
+            Choice::Wait(until) => Some(until),
+            Choice::Nothing => None,
+        }
     }
 
     fn wake_desk(&mut self, p: u32, at: u64) {

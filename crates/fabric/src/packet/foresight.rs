@@ -44,7 +44,7 @@ impl<T: Transport> Engine<T> {
     /// sends on.
     #[inline]
     fn foresee_end(&self, packet: &Packet) {
-        if packet.kind.is_control() {
+        if packet.kind.goes_back() {
             if let Some(sender) = self.pairs.senders.get(packet.flow as usize) {
                 sender.prefetch();
             }

@@ -198,6 +198,7 @@ impl Dispatcher for Dcsim {
     const NAME: &'static str = "dcsim";
     const DRAWS_PATHS: bool = true;
     const SPRAYS: bool = true;
+    const PULLS: bool = false;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if (1..4).contains(&fabric.priorities) {

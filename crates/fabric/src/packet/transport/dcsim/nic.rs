@@ -17,6 +17,9 @@ use crate::packet::transport::dispatch::{
     Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
 };
 
+/// Nothing is due.
+const NEVER: u64 = u64::MAX;
+
 /// A SIM, from its place in the SIM line on.
 #[derive(Clone, Debug)]
 struct Probe {
@@ -78,6 +81,8 @@ pub struct DcsimNic {
     owed: VecDeque<(u64, u32)>,
     /// Something has begun now.
     begun: Option<u64>,
+    /// When anything is due, [`NEVER`] if nothing is. It is asked for after every call, and only [`DcsimNic::tick`] puts it off.
+    due: u64,
     counts: Counts,
     watch: Option<Box<Watch>>,
 }
@@ -95,6 +100,7 @@ impl DcsimNic {
         self.ack_delay = times(fabric.propagation, dcsim.data_ack_delay);
         self.most = dcsim.sims(fabric);
         self.taken = vec![0; 1 << 10];
+        self.due = NEVER;
         if dcsim.watched_host == Some(facts.port + 1) {
             self.watch = Some(Box::default());
         }
@@ -149,6 +155,7 @@ impl DcsimNic {
         }
         // SIMs are not chosen before all that begins now is known.
         self.begun = Some(message.now.ps());
+        self.expect(message.now.ps());
         self.ring(dcsim, message.flow, dcsim.shuffle);
     }
 
@@ -219,6 +226,7 @@ impl DcsimNic {
             Load::Data(sequence) => {
                 self.counts.left += 1;
                 self.watched.push_back((now + self.data_timeout, sent.flow, sequence));
+                self.expect(now + self.data_timeout);
             }
             Load::Note(Note { kind: SIM, a, .. }) => {
                 let place = a.wrapping_sub(self.first) as usize;
@@ -226,6 +234,12 @@ impl DcsimNic {
                     probe.left = Some(now);
                     self.counts.sims += 1;
                     self.queued -= 1;
+                    if place <= self.passed {
+                        self.expect(now + self.wait);
+                    }
+                    if place == 0 {
+                        self.expect(now + self.rtt);
+                    }
                 }
                 self.refill(dcsim, out);
             }
@@ -316,7 +330,9 @@ impl DcsimNic {
             self.acknowledge(data.flow, out);
         } else if peer.pending == 1 {
             peer.due = data.now.ps() + self.ack_delay;
-            self.owed.push_back((peer.due, data.flow));
+            let due = peer.due;
+            self.owed.push_back((due, data.flow));
+            self.expect(due);
         }
     }
 
@@ -330,7 +346,18 @@ impl DcsimNic {
     }
 
     /// When anything is due.
+    #[inline]
     pub(super) fn due(&self) -> Option<Time> {
+        (self.due != NEVER).then(|| Time::from_ps(self.due))
+    }
+
+    /// Something is due at `at`.
+    fn expect(&mut self, at: u64) {
+        self.due = self.due.min(at);
+    }
+
+    /// When the first of all that is expected is due.
+    fn earliest(&self) -> u64 {
         let left = |place: usize| self.probes.get(place).and_then(|probe| probe.left);
         [
             self.begun,
@@ -342,7 +369,7 @@ impl DcsimNic {
         .into_iter()
         .flatten()
         .min()
-        .map(Time::from_ps)
+        .unwrap_or(NEVER)
     }
 
     /// Something is due.
@@ -360,25 +387,47 @@ impl DcsimNic {
         {
             self.retire(dcsim);
         }
-        while let Some(&(due, flow, sequence)) = self.watched.front()
-            && due <= now
-        {
+        self.look_at_watched(dcsim, now);
+        self.look_at_owed(now, out);
+        self.refill(dcsim, out);
+        self.due = self.earliest();
+    }
+
+    /// DATA that are overdue. Where the first is looked at, those after it that have been acknowledged are forgotten too: a DATA in a
+    /// thousand has a time of its own to be looked at.
+    fn look_at_watched(&mut self, dcsim: &Dcsim, now: u64) {
+        if self.watched.front().is_none_or(|&(due, ..)| due > now) {
+            return;
+        }
+        while let Some(&(due, number, sequence)) = self.watched.front() {
+            let flow = &mut self.flows[number as usize];
+            if due > now && flow.awaits(sequence) {
+                return;
+            }
             self.watched.pop_front();
-            if self.flows[flow as usize].is_overdue(sequence) {
+            if flow.is_overdue(sequence) {
                 self.counts.overdue += 1;
-                self.ring(dcsim, flow, false);
+                self.ring(dcsim, number, false);
             }
         }
-        while let Some(&(due, flow)) = self.owed.front()
-            && due <= now
-        {
-            self.owed.pop_front();
+    }
+
+    /// DATA that are to be answered now, and likewise those after them that have been.
+    fn look_at_owed(&mut self, now: u64, out: &mut Outbox) {
+        if self.owed.front().is_none_or(|&(due, _)| due > now) {
+            return;
+        }
+        while let Some(&(due, flow)) = self.owed.front() {
             let peer = &self.peers[flow as usize];
-            if peer.pending > 0 && peer.due == due {
+            let owes = peer.pending > 0 && peer.due == due;
+            if due > now && owes {
+                return;
+            }
+            self.owed.pop_front();
+            if owes {
                 self.acknowledge(flow, out);
             }
         }
-        self.refill(dcsim, out);
     }
 
     /// RTT_max has passed since the first SIM.
