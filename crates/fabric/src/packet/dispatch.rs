@@ -169,9 +169,7 @@ impl<T: Transport> Engine<T> {
                 break;
             }
             if port.free_at > now {
-                if let Some(later) = self.turn_of(p) {
-                    self.wake_desk(p, later);
-                }
+                self.wake_busy_desk(p);
                 break;
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return };
@@ -208,18 +206,20 @@ impl<T: Transport> Engine<T> {
         self.rearm_desk(p, now);
     }
 
-    /// When NIC port `p`, which is busy, may start something if nothing reaches it before.
+    /// Sees to it that NIC port `p`, which is busy, is woken when it may start something if nothing reaches it before.
     #[inline]
-    fn turn_of(&mut self, p: u32) -> Option<u64> {
+    pub(super) fn wake_busy_desk(&mut self, p: u32) {
+        let Some(dispatch) = self.dispatch.get() else { return };
         let port = &self.fabric.ports[p as usize];
-        if T::Dispatcher::PULLS || !port.waiting[DATA].is_empty() {
-            return Some(port.free_at);
+        let mut at = port.free_at;
+        if !T::Dispatcher::PULLS && port.waiting[DATA].is_empty() {
+            match dispatch.lines.choose(p, at) {
+                Choice::Serve(_) => {}
+                Choice::Wait(until) => at = until,
+                Choice::Nothing => return,
+            }
         }
-        match self.dispatch.get()?.lines.choose(p, port.free_at) {
-            Choice::Serve(_) => Some(port.free_at),
-            Choice::Wait(until) => Some(until),
-            Choice::Nothing => None,
-        }
+        self.wake_desk(p, at);
     }
 
     fn wake_desk(&mut self, p: u32, at: u64) {

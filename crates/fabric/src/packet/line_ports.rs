@@ -32,10 +32,12 @@ impl<T: Transport> Engine<T> {
         dispatch.lines = PortLines::new(&rules, count, kinds);
     }
 
-    /// The kind of port `p` has changed, and with it its rate.
-    pub(super) fn lay_line_anew(&mut self, p: u32) {
-        if let Some(dispatch) = self.dispatch.get_mut() {
-            dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
+    /// The kind of port `p` has changed, and with it its rate and its tokens.
+    pub(super) fn lay_line_anew(&mut self, p: u32, now: u64) {
+        let Some(dispatch) = self.dispatch.get_mut() else { return };
+        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
+        if !self.fabric.is_of_switch(p) && self.owns(p) && self.fabric.ports[p as usize].free_at > now {
+            self.wake_busy_desk(p);
         }
     }
 
@@ -115,7 +117,8 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Starts everything on a switch's port whose turn has come by `now`, and sees to it that it is touched when the next turn comes.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "once or twice a hop, and most find nothing")]
+    #[inline(always)]
     pub(super) fn serve_line(&mut self, p: u32, now: u64) {
         if self.dispatch.get().is_some_and(|dispatch| dispatch.lines.places[p as usize].some != 0) {
             self.serve_waiting(p, now);

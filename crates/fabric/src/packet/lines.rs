@@ -9,6 +9,8 @@
 //!
 //! **Failure modes.** None: a packet that finds no room is dropped and counted at its port.
 
+use prefetch_index::prefetch_index;
+
 use super::packets::{NONE, Packets};
 use super::port::List;
 use super::transport::{Bucket, Line, Lines, MOST_LINES, Order};
@@ -104,6 +106,12 @@ impl PortLines {
         self.places[p as usize].rule = kind;
     }
 
+    /// Has port `p` brought from memory, with its first line.
+    #[inline]
+    pub(super) fn prefetch(&self, p: u32) {
+        prefetch_index(&self.places, p as usize);
+    }
+
     /// Bytes that may wait at a port.
     #[inline]
     pub(super) fn shared(&self, p: u32) -> u32 {
@@ -145,7 +153,11 @@ impl PortLines {
             waiting.full_at = waiting.full_at.max(start) + interval;
         }
         let id = match order {
-            Order::Come => waiting.list.pop(packets),
+            Order::Come => {
+                let id = waiting.list.pop(packets);
+                packets.prefetch(waiting.list.head);
+                id
+            }
             Order::Least => waiting.take_least(packets),
         };
         place.left(line, u32::from(packets[id].wire));

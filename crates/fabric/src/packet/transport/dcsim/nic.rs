@@ -20,13 +20,16 @@ use crate::packet::transport::dispatch::{
 /// Nothing is due.
 const NEVER: u64 = u64::MAX;
 
+/// Fewest DATA that have left which are looked through before any is due.
+const LOOK: usize = 256;
+
 /// A SIM, from its place in the SIM line on.
 #[derive(Clone, Debug)]
 struct Probe {
     flow: u32,
     path: u16,
-    /// When its first bit left; `None` while it waits in the SIM line.
-    left: Option<u64>,
+    /// When its first bit left; [`NEVER`] while it waits in the SIM line.
+    left: u64,
     answered: bool,
     /// Packets bound to it that have not left, or how many were promised.
     bound: SmallVec<[u32; 2]>,
@@ -77,6 +80,8 @@ pub struct DcsimNic {
     taken: Vec<u64>,
     /// DATA that have left: when they are overdue, whose, which.
     watched: VecDeque<(u64, u32, u32)>,
+    /// So many of them are looked through.
+    look: usize,
     /// When DATA are to be answered at the latest, and whose.
     owed: VecDeque<(u64, u32)>,
     /// Something has begun now.
@@ -101,6 +106,7 @@ impl DcsimNic {
         self.most = dcsim.sims(fabric);
         self.taken = vec![0; 1 << 10];
         self.due = NEVER;
+        self.look = LOOK;
         if dcsim.watched_host == Some(facts.port + 1) {
             self.watch = Some(Box::default());
         }
@@ -197,7 +203,7 @@ impl DcsimNic {
             self.probes.push_back(Probe {
                 flow: number,
                 path,
-                left: None,
+                left: NEVER,
                 answered: false,
                 bound: SmallVec::new(),
                 promised: 0,
@@ -231,7 +237,7 @@ impl DcsimNic {
             Load::Note(Note { kind: SIM, a, .. }) => {
                 let place = a.wrapping_sub(self.first) as usize;
                 if let Some(probe) = self.probes.get_mut(place) {
-                    probe.left = Some(now);
+                    probe.left = now;
                     self.counts.sims += 1;
                     self.queued -= 1;
                     if place <= self.passed {
@@ -266,7 +272,10 @@ impl DcsimNic {
             }
             return;
         };
-        let Some(left) = probe.left else { return };
+        let left = probe.left;
+        if left == NEVER {
+            return;
+        }
         probe.answered = true;
         self.counts.sims_answered += 1;
         self.counts.longest = self.counts.longest.max(now - left);
@@ -351,6 +360,11 @@ impl DcsimNic {
         (self.due != NEVER).then(|| Time::from_ps(self.due))
     }
 
+    /// When a SIM left, if it has.
+    fn left(&self, place: usize) -> Option<u64> {
+        self.probes.get(place).map(|probe| probe.left).filter(|&left| left != NEVER)
+    }
+
     /// Something is due at `at`.
     fn expect(&mut self, at: u64) {
         self.due = self.due.min(at);
@@ -358,11 +372,10 @@ impl DcsimNic {
 
     /// When the first of all that is expected is due.
     fn earliest(&self) -> u64 {
-        let left = |place: usize| self.probes.get(place).and_then(|probe| probe.left);
         [
             self.begun,
-            left(self.passed).map(|left| left + self.wait),
-            left(0).map(|left| left + self.rtt),
+            self.left(self.passed).map(|left| left + self.wait),
+            self.left(0).map(|left| left + self.rtt),
             self.watched.front().map(|&(due, ..)| due),
             self.owed.front().map(|&(due, _)| due),
         ]
@@ -376,13 +389,13 @@ impl DcsimNic {
     pub(super) fn tick(&mut self, dcsim: &Dcsim, now: Time, out: &mut Outbox) {
         let now = now.ps();
         self.begun = None;
-        while let Some(left) = self.probes.get(self.passed).and_then(|probe| probe.left)
+        while let Some(left) = self.left(self.passed)
             && left + self.wait <= now
         {
             self.release(self.passed, out);
             self.passed += 1;
         }
-        while let Some(left) = self.probes.front().and_then(|probe| probe.left)
+        while let Some(left) = self.left(0)
             && left + self.rtt <= now
         {
             self.retire(dcsim);
@@ -393,16 +406,16 @@ impl DcsimNic {
         self.due = self.earliest();
     }
 
-    /// DATA that are overdue. Where the first is looked at, those after it that have been acknowledged are forgotten too: a DATA in a
-    /// thousand has a time of its own to be looked at.
+    /// DATA that are overdue. Those before the first that is neither are forgotten too, where the first is due or there are twice as many
+    /// as there were then: what is kept is what is under way, and hardly any DATA has a time of its own to be looked at.
     fn look_at_watched(&mut self, dcsim: &Dcsim, now: u64) {
-        if self.watched.front().is_none_or(|&(due, ..)| due > now) {
+        if self.watched.len() < self.look && self.watched.front().is_none_or(|&(due, ..)| due > now) {
             return;
         }
         while let Some(&(due, number, sequence)) = self.watched.front() {
             let flow = &mut self.flows[number as usize];
             if due > now && flow.awaits(sequence) {
-                return;
+                break;
             }
             self.watched.pop_front();
             if flow.is_overdue(sequence) {
@@ -410,6 +423,7 @@ impl DcsimNic {
                 self.ring(dcsim, number, false);
             }
         }
+        self.look = (2 * self.watched.len()).max(LOOK);
     }
 
     /// DATA that are to be answered now, and likewise those after them that have been.
