@@ -15,6 +15,7 @@
 //!
 //! Where the paper leaves a choice it is a field of [`Dcsim`]; `docs/transports/dcsim.md` has the reasons.
 
+mod counts;
 mod flow;
 mod nic;
 mod watch;

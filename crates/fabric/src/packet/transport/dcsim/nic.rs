@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 
+use super::counts::Counts;
 use super::flow::{Flow, Peer};
 use super::watch::Watch;
 use super::{BLIND, DATA, DATA_ACK, Dcsim, SIM, SIM_ACK, times};
@@ -34,23 +35,6 @@ struct Probe {
     /// Packets bound to it that have not left, or how many were promised.
     bound: SmallVec<[u32; 2]>,
     promised: u32,
-}
-
-/// Figures of a port.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    sims: u64,
-    sims_arrived: u64,
-    sims_answered: u64,
-    sims_given_up: u64,
-    late: u64,
-    unused: u64,
-    bound: u64,
-    left: u64,
-    blind: u64,
-    overdue: u64,
-    data_acks: u64,
-    longest: u64,
 }
 
 /// See the module page.
@@ -458,36 +442,7 @@ impl DcsimNic {
     }
 
     pub(super) fn tell(&self, tally: &mut Tally) {
-        let Counts {
-            sims,
-            sims_arrived,
-            sims_answered,
-            sims_given_up,
-            late,
-            unused,
-            bound,
-            left,
-            blind,
-            overdue,
-            data_acks,
-            longest,
-        } = self.counts;
-        for (name, value) in [
-            ("sims_sent", sims),
-            ("sims_arrived", sims_arrived),
-            ("sim_acks_in_time", sims_answered),
-            ("sim_acks_late", late),
-            ("sim_acks_unused", unused),
-            ("sims_given_up", sims_given_up),
-            ("data_bound", bound),
-            ("data_left", left),
-            ("data_blind", blind),
-            ("data_overdue", overdue),
-            ("data_acks_sent", data_acks),
-        ] {
-            tally.add(name, value);
-        }
-        tally.raise("sim_round_trip_longest_ps", longest);
+        self.counts.tell(tally);
         tally.raise("rtt_max_ps", self.rtt);
         if let Some((correlation, lag)) = self.watch.as_ref().and_then(|watch| watch.best(2 * self.rtt)) {
             tally.raise("watched_correlation_ppm", (correlation.max(0.0) * 1e6) as u64);
