@@ -2,8 +2,9 @@
 //!
 //! [`dispatch`](super::dispatch) calls the dispatcher.
 
+use super::engine::Engine;
 use super::lines::PortLines;
-use super::transport::Outbox;
+use super::transport::{Dispatcher, Outbox, Tally, Transport};
 
 /// Length of the intervals that [`Delivery`] counts by.
 pub(super) const INTERVAL: u64 = 10_000_000;
@@ -76,4 +77,42 @@ pub(super) fn put(halves: &mut Vec<Half>, slot: u32, half: Half) {
         halves.resize(slot as usize + 1, Half::default());
     }
     halves[slot as usize] = half;
+}
+
+impl<T: Transport> Engine<T> {
+    /// What dispatchers counted; `None` where there are none.
+    pub fn tally(&self) -> Option<Tally> {
+        let dispatch = self.dispatch.get()?;
+        let mut tally = Tally::default();
+        for desk in &dispatch.desks {
+            self.dispatcher.tell(&desk.state, &mut tally);
+        }
+        tally.add("data_packets_sent", dispatch.sent);
+        tally.add("data_packets_arrived", dispatch.deliveries.iter().map(|each| each.packets).sum());
+        tally.add("data_bytes_arrived", dispatch.deliveries.iter().map(|each| each.bytes).sum());
+        tally.add("arrived_late", dispatch.deliveries.iter().map(|each| each.late).sum());
+        tally.add("one_way_delay_ps", dispatch.deliveries.iter().map(|each| each.delay).sum());
+        tally.raise("one_way_delay_longest_ps", dispatch.longest);
+        let (mut host, mut network, mut notes) = (0, 0, 0);
+        for (number, port) in (0u32..).zip(&self.fabric.ports) {
+            let counters = &port.counters;
+            let lost = u64::from(counters.drops - counters.control_drops);
+            notes += u64::from(counters.control_drops);
+            if self.fabric.is_of_switch(number) {
+                network += lost;
+            } else {
+                host += lost;
+            }
+        }
+        tally.add("data_lost_in_hosts", host);
+        tally.add("data_lost_in_network", network);
+        tally.add("notes_lost", notes);
+        tally.add("queueing_ps", dispatch.deliveries.iter().map(|each| each.queueing).sum());
+        Some(tally)
+    }
+
+    /// What arrived, by intervals of 10 µs; `None` where there is no dispatcher.
+    pub fn deliveries(&self) -> Option<&[Delivery]> {
+        Some(&self.dispatch.get()?.deliveries)
+    }
 }

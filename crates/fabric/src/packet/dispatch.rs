@@ -25,7 +25,7 @@ use super::settings::Balancer;
 use super::timeline::Class;
 use super::transport::{
     Dispatcher, FabricFacts, Feature, FlowFacts, Heard, Joined, Landed, Load, NicFacts, Note, Parcel,
-    SILENCE, Sent, Tally, Transport,
+    SILENCE, Sent, Transport,
 };
 
 /// Set in a waiting packet's note of whose it is if it goes back.
@@ -169,8 +169,7 @@ impl<T: Transport> Engine<T> {
                 break;
             }
             if port.free_at > now {
-                let later = port.free_at;
-                self.wake_desk(p, later);
+                self.wake_busy_desk(p);
                 break;
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return };
@@ -205,6 +204,22 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.rearm_desk(p, now);
+    }
+
+    /// Sees to it that NIC port `p`, which is busy, is woken when it may start something if nothing reaches it before.
+    #[inline]
+    pub(super) fn wake_busy_desk(&mut self, p: u32) {
+        let Some(dispatch) = self.dispatch.get() else { return };
+        let port = &self.fabric.ports[p as usize];
+        let mut at = port.free_at;
+        if !T::Dispatcher::PULLS && port.waiting[DATA].is_empty() {
+            match dispatch.lines.choose(p, at) {
+                Choice::Serve(_) => {}
+                Choice::Wait(until) => at = until,
+                Choice::Nothing => return,
+            }
+        }
+        self.wake_desk(p, at);
     }
 
     fn wake_desk(&mut self, p: u32, at: u64) {
@@ -448,42 +463,6 @@ impl<T: Transport> Engine<T> {
         let desk = &mut dispatch.desks[to as usize];
         desk.heard = now;
         self.dispatcher.on_data(&mut desk.state, &landed, &mut dispatch.outbox);
-    }
-
-    /// What dispatchers counted; `None` where there are none.
-    pub fn tally(&self) -> Option<Tally> {
-        let dispatch = self.dispatch.get()?;
-        let mut tally = Tally::default();
-        for desk in &dispatch.desks {
-            self.dispatcher.tell(&desk.state, &mut tally);
-        }
-        tally.add("data_packets_sent", dispatch.sent);
-        tally.add("data_packets_arrived", dispatch.deliveries.iter().map(|each| each.packets).sum());
-        tally.add("data_bytes_arrived", dispatch.deliveries.iter().map(|each| each.bytes).sum());
-        tally.add("arrived_late", dispatch.deliveries.iter().map(|each| each.late).sum());
-        tally.add("one_way_delay_ps", dispatch.deliveries.iter().map(|each| each.delay).sum());
-        tally.raise("one_way_delay_longest_ps", dispatch.longest);
-        let (mut host, mut network, mut notes) = (0, 0, 0);
-        for (number, port) in (0u32..).zip(&self.fabric.ports) {
-            let counters = &port.counters;
-            let lost = u64::from(counters.drops - counters.control_drops);
-            notes += u64::from(counters.control_drops);
-            if self.fabric.is_of_switch(number) {
-                network += lost;
-            } else {
-                host += lost;
-            }
-        }
-        tally.add("data_lost_in_hosts", host);
-        tally.add("data_lost_in_network", network);
-        tally.add("notes_lost", notes);
-        tally.add("queueing_ps", dispatch.deliveries.iter().map(|each| each.queueing).sum());
-        Some(tally)
-    }
-
-    /// What arrived, by intervals of 10 µs; `None` where there is no dispatcher.
-    pub fn deliveries(&self) -> Option<&[Delivery]> {
-        Some(&self.dispatch.get()?.deliveries)
     }
 
     /// Whether NIC ports have a dispatcher.

@@ -33,6 +33,9 @@ impl<T: Transport> Engine<T> {
             } else if let Some(egress) = ports.get(packet.joined as u32 as usize) {
                 prefetch_index(std::slice::from_ref(egress), 0);
                 prefetch_index(std::slice::from_ref(&egress.counters), 0);
+                if let Some(dispatch) = self.dispatch.get() {
+                    dispatch.lines.prefetch(packet.joined as u32);
+                }
             }
         }
         if ports.len() > LARGE {
@@ -44,9 +47,13 @@ impl<T: Transport> Engine<T> {
     /// sends on.
     #[inline]
     fn foresee_end(&self, packet: &Packet) {
-        if packet.kind.is_control() {
+        if packet.kind.goes_back() {
             if let Some(sender) = self.pairs.senders.get(packet.flow as usize) {
-                sender.prefetch();
+                if Self::is_dispatched() {
+                    sender.prefetch_front();
+                } else {
+                    sender.prefetch();
+                }
             }
         } else if let Some(receiver) = self.pairs.receivers.get(packet.flow as usize) {
             receiver.prefetch();

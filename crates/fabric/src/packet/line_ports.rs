@@ -20,23 +20,24 @@ impl<T: Transport> Engine<T> {
     pub(super) fn lay_lines(&mut self, facts: &FabricFacts) {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
         let mut rules = Vec::new();
-        for (number, kind) in (0u16..).zip(&self.fabric.kinds) {
-            let nic = !kind.ecn_allowed;
-            rules.push((number, nic, self.dispatcher.lines(&LinePort { rate: kind.rate, nic }, facts)));
+        for kind in &self.fabric.kinds {
+            rules.push(self.dispatcher.lines(&LinePort { rate: kind.rate, nic: !kind.ecn_allowed }, facts));
         }
-        let count = rules.first().map_or(0, |(.., lines)| lines.lines.len());
+        let count = rules.first().map_or(0, |rule| rule.lines.len());
         assert!(
-            (1..=MOST_LINES).contains(&count) && rules.iter().all(|(.., lines)| lines.lines.len() == count),
+            (1..=MOST_LINES).contains(&count) && rules.iter().all(|rule| rule.lines.len() == count),
             "every port has the same number of lines"
         );
         let kinds = self.fabric.ports.iter().map(|port| port.kind);
-        dispatch.lines = PortLines::new(rules, count, kinds);
+        dispatch.lines = PortLines::new(&rules, count, kinds);
     }
 
-    /// The kind of port `p` has changed, and with it its rate.
-    pub(super) fn lay_line_anew(&mut self, p: u32) {
-        if let Some(dispatch) = self.dispatch.get_mut() {
-            dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
+    /// The kind of port `p` has changed, and with it its rate and its tokens.
+    pub(super) fn lay_line_anew(&mut self, p: u32, now: u64) {
+        let Some(dispatch) = self.dispatch.get_mut() else { return };
+        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
+        if !self.fabric.is_of_switch(p) && self.owns(p) && self.fabric.ports[p as usize].free_at > now {
+            self.wake_busy_desk(p);
         }
     }
 
@@ -52,7 +53,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let marks = lines.push(p, line, id, &mut self.packets);
-        let over = lines.rule(p).shared.is_some_and(|shared| lines.waiting(p) > shared);
+        let over = lines.waiting(p) > lines.shared(p);
         let worst = over.then(|| lines.worst(p, &mut self.packets));
         lines.places[p as usize].since = now;
         let held = lines.waiting(p);
@@ -116,7 +117,16 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Starts everything on a switch's port whose turn has come by `now`, and sees to it that it is touched when the next turn comes.
+    #[expect(clippy::inline_always, reason = "once or twice a hop, and most find nothing")]
+    #[inline(always)]
     pub(super) fn serve_line(&mut self, p: u32, now: u64) {
+        if self.dispatch.get().is_some_and(|dispatch| dispatch.lines.places[p as usize].some != 0) {
+            self.serve_waiting(p, now);
+        }
+    }
+
+    /// The same, where something waits.
+    fn serve_waiting(&mut self, p: u32, now: u64) {
         loop {
             let Some(dispatch) = self.dispatch.get_mut() else { return };
             let lines = &mut dispatch.lines;

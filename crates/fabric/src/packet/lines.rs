@@ -9,9 +9,11 @@
 //!
 //! **Failure modes.** None: a packet that finds no room is dropped and counted at its port.
 
+use prefetch_index::prefetch_index;
+
 use super::packets::{NONE, Packets};
 use super::port::List;
-use super::transport::{Bucket, Lines, Order};
+use super::transport::{Bucket, Line, Lines, MOST_LINES, Order};
 
 /// Bits of a packet's queue that name its line; above them stands the kind of a note.
 pub(super) const LINE_BITS: u32 = 3;
@@ -26,8 +28,9 @@ struct Waiting {
     full_at: u64,
 }
 
-/// A port.
+/// A port with its lines: what most hops look at is its first cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Place {
     /// Nothing that waits starts before.
     pub since: u64,
@@ -38,6 +41,29 @@ pub(super) struct Place {
     pub some: u8,
     /// Its layout.
     pub rule: u16,
+    lines: [Waiting; MOST_LINES],
+}
+
+/// A line of a layout, as a hop asks for it.
+#[derive(Clone, Copy, Debug)]
+struct Law {
+    packets: u32,
+    bytes: u32,
+    mark_above: u32,
+    order: Order,
+    /// A token's time, and that of all but one of a full bucket; both 0 where there is no bucket, whose line may always start.
+    interval: u64,
+    rest: u64,
+}
+
+impl Law {
+    fn new(line: &Line) -> Self {
+        let Line { packets, bytes, bucket, mark_above, order } = *line;
+        let (interval, rest) = bucket.map_or((0, 0), |Bucket { interval, depth }| {
+            (interval.ps(), u64::from(depth.saturating_sub(1)) * interval.ps())
+        });
+        Self { packets, bytes, mark_above, order, interval, rest }
+    }
 }
 
 /// What may start at a port.
@@ -52,25 +78,27 @@ pub(super) enum Choice {
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PortLines {
-    /// Layouts by kind of link and by whether the port is a NIC's.
-    rules: Vec<(u16, bool, Lines)>,
+    /// By layout, then line.
+    laws: Vec<Law>,
+    /// By layout: bytes that may wait in all lines together.
+    shared: Vec<u32>,
     /// Lines of a port.
     pub count: usize,
-    /// By port, then line.
-    each: Vec<Waiting>,
     pub places: Vec<Place>,
 }
 
 impl PortLines {
     /// Empty lines, `count` at each port, laid out by `rules`; `kinds` are those of the ports.
-    pub(super) fn new(
-        rules: Vec<(u16, bool, Lines)>,
-        count: usize,
-        kinds: impl ExactSizeIterator<Item = u16>,
-    ) -> Self {
+    pub(super) fn new(rules: &[Lines], count: usize, kinds: impl Iterator<Item = u16>) -> Self {
         let empty = Waiting { list: List::EMPTY, packets: 0, bytes: 0, full_at: 0 };
-        let place = |rule| Place { since: 0, touch: u64::MAX, waiting: 0, some: 0, rule };
-        Self { rules, count, each: vec![empty; kinds.len() * count], places: kinds.map(place).collect() }
+        let lines = [empty; MOST_LINES];
+        let place = |rule| Place { since: 0, touch: u64::MAX, waiting: 0, some: 0, rule, lines };
+        Self {
+            laws: rules.iter().flat_map(|rule| &rule.lines).map(Law::new).collect(),
+            shared: rules.iter().map(|rule| rule.shared.unwrap_or(u32::MAX)).collect(),
+            count,
+            places: kinds.map(place).collect(),
+        }
     }
 
     /// Lays out port `p` by the rule of the links of `kind`.
@@ -78,13 +106,16 @@ impl PortLines {
         self.places[p as usize].rule = kind;
     }
 
-    pub(super) fn rule(&self, p: u32) -> &Lines {
-        &self.rules[usize::from(self.places[p as usize].rule)].2
+    /// Has port `p` brought from memory, with its first line.
+    #[inline]
+    pub(super) fn prefetch(&self, p: u32) {
+        prefetch_index(&self.places, p as usize);
     }
 
+    /// Bytes that may wait at a port.
     #[inline]
-    fn bucket(&self, p: u32, line: usize) -> Option<Bucket> {
-        self.rule(p).lines[line].bucket
+    pub(super) fn shared(&self, p: u32) -> u32 {
+        self.shared[usize::from(self.places[p as usize].rule)]
     }
 
     /// Bytes that wait at a port.
@@ -96,14 +127,15 @@ impl PortLines {
     /// Which line is served at `start`.
     #[inline]
     pub(super) fn choose(&self, p: u32, start: u64) -> Choice {
-        let (mut some, mut earliest) = (self.places[p as usize].some, u64::MAX);
+        let place = &self.places[p as usize];
+        let laws = &self.laws[usize::from(place.rule) * self.count..][..self.count];
+        let (mut some, mut earliest) = (place.some, u64::MAX);
         while some != 0 {
             let line = some.trailing_zeros() as usize;
             some &= some - 1;
-            let Some(Bucket { interval, depth }) = self.bucket(p, line) else { return Choice::Serve(line) };
-            let full_at = self.each[p as usize * self.count + line].full_at;
-            let may = full_at.saturating_sub(u64::from(depth - 1) * interval.ps());
-            if may <= start {
+            let Law { interval, rest, .. } = laws[line];
+            let may = place.lines[line].full_at.saturating_sub(rest);
+            if interval == 0 || may <= start {
                 return Choice::Serve(line);
             }
             earliest = earliest.min(may);
@@ -114,47 +146,31 @@ impl PortLines {
     /// Takes the packet of a line off whose turn it is at `start`, with its token.
     #[inline]
     pub(super) fn take(&mut self, p: u32, line: usize, start: u64, packets: &mut Packets) -> u32 {
-        let (bucket, order) = (self.bucket(p, line), self.rule(p).lines[line].order);
-        let waiting = &mut self.each[p as usize * self.count + line];
-        if let Some(Bucket { interval, .. }) = bucket {
-            waiting.full_at = waiting.full_at.max(start) + interval.ps();
+        let place = &mut self.places[p as usize];
+        let Law { interval, order, .. } = self.laws[usize::from(place.rule) * self.count + line];
+        let waiting = &mut place.lines[line];
+        if interval != 0 {
+            waiting.full_at = waiting.full_at.max(start) + interval;
         }
         let id = match order {
-            Order::Come => waiting.list.pop(packets),
-            Order::Least => {
-                let (mut best, mut at) = (waiting.list.head, packets[waiting.list.head].next);
-                while at != NONE {
-                    if packets[at].detail < packets[best].detail {
-                        best = at;
-                    }
-                    at = packets[at].next;
-                }
-                let flow = packets[best].flow;
-                remove(&mut waiting.list, packets, |packet| packet.flow == flow)
+            Order::Come => {
+                let id = waiting.list.pop(packets);
+                packets.prefetch(waiting.list.head);
+                id
             }
+            Order::Least => waiting.take_least(packets),
         };
-        self.left(p, line, u32::from(packets[id].wire));
+        place.left(line, u32::from(packets[id].wire));
         id
-    }
-
-    /// A packet waits no longer in a line.
-    #[inline]
-    fn left(&mut self, p: u32, line: usize, wire: u32) {
-        let waiting = &mut self.each[p as usize * self.count + line];
-        waiting.packets -= 1;
-        waiting.bytes -= wire;
-        let place = &mut self.places[p as usize];
-        place.waiting -= wire;
-        if waiting.packets == 0 {
-            place.some &= !(1 << line);
-        }
     }
 
     /// Whether a line has room for a packet of `wire` bytes by itself.
     #[inline]
     pub(super) fn has_room(&self, p: u32, line: usize, wire: u32) -> bool {
-        let (waiting, rule) = (&self.each[p as usize * self.count + line], &self.rule(p).lines[line]);
-        waiting.packets < rule.packets && waiting.bytes + wire <= rule.bytes
+        let place = &self.places[p as usize];
+        let waiting = &place.lines[line];
+        let law = &self.laws[usize::from(place.rule) * self.count + line];
+        waiting.packets < law.packets && waiting.bytes + wire <= law.bytes
     }
 
     /// Lets a packet of `wire` bytes through a port that is free and where nothing waits, with its token: as if it joined its line and were
@@ -162,17 +178,16 @@ impl PortLines {
     #[inline]
     pub(super) fn pass(&mut self, p: u32, line: usize, wire: u32, now: u64) -> Option<bool> {
         let place = &mut self.places[p as usize];
-        let rule = &self.rules[usize::from(place.rule)].2;
-        let law = &rule.lines[line];
-        if law.packets == 0 || wire > law.bytes || rule.shared.is_some_and(|shared| wire > shared) {
+        let law = &self.laws[usize::from(place.rule) * self.count + line];
+        if law.packets == 0 || wire > law.bytes || wire > self.shared[usize::from(place.rule)] {
             return None;
         }
-        if let Some(Bucket { interval, depth }) = law.bucket {
-            let full_at = &mut self.each[p as usize * self.count + line].full_at;
-            if full_at.saturating_sub(u64::from(depth - 1) * interval.ps()) > now {
+        if law.interval != 0 {
+            let full_at = &mut place.lines[line].full_at;
+            if full_at.saturating_sub(law.rest) > now {
                 return None;
             }
-            *full_at = (*full_at).max(now) + interval.ps();
+            *full_at = (*full_at).max(now) + law.interval;
         }
         place.since = now;
         Some(wire > law.mark_above)
@@ -182,22 +197,23 @@ impl PortLines {
     #[inline]
     pub(super) fn push(&mut self, p: u32, line: usize, id: u32, packets: &mut Packets) -> bool {
         let wire = u32::from(packets[id].wire);
-        let waiting = &mut self.each[p as usize * self.count + line];
+        let place = &mut self.places[p as usize];
+        let waiting = &mut place.lines[line];
         waiting.list.push(id, packets);
         waiting.packets += 1;
         waiting.bytes += wire;
         let bytes = waiting.bytes;
-        let place = &mut self.places[p as usize];
         place.waiting += wire;
         place.some |= 1 << line;
-        bytes > self.rule(p).lines[line].mark_above
+        bytes > self.laws[usize::from(place.rule) * self.count + line].mark_above
     }
 
     /// The packet that goes where all lines together hold too much: the last of the lowest priority, or of the greatest rank.
     pub(super) fn worst(&mut self, p: u32, packets: &mut Packets) -> u32 {
-        let line = 7 - self.places[p as usize].some.leading_zeros() as usize;
-        let order = self.rule(p).lines[line].order;
-        let waiting = &mut self.each[p as usize * self.count + line];
+        let place = &mut self.places[p as usize];
+        let line = 7 - place.some.leading_zeros() as usize;
+        let order = self.laws[usize::from(place.rule) * self.count + line].order;
+        let waiting = &mut place.lines[line];
         let mut worst = waiting.list.head;
         let mut at = worst;
         while at != NONE {
@@ -208,8 +224,37 @@ impl PortLines {
         }
         let mut left = worst;
         let id = remove_id(&mut waiting.list, packets, &mut left);
-        self.left(p, line, u32::from(packets[id].wire));
+        place.left(line, u32::from(packets[id].wire));
         id
+    }
+}
+
+impl Place {
+    /// A packet waits no longer in a line.
+    #[inline]
+    fn left(&mut self, line: usize, wire: u32) {
+        let waiting = &mut self.lines[line];
+        waiting.packets -= 1;
+        waiting.bytes -= wire;
+        self.waiting -= wire;
+        if waiting.packets == 0 {
+            self.some &= !(1 << line);
+        }
+    }
+}
+
+impl Waiting {
+    /// Takes the first packet off of the queue pair whose packet has the least rank.
+    fn take_least(&mut self, packets: &mut Packets) -> u32 {
+        let (mut best, mut at) = (self.list.head, packets[self.list.head].next);
+        while at != NONE {
+            if packets[at].detail < packets[best].detail {
+                best = at;
+            }
+            at = packets[at].next;
+        }
+        let flow = packets[best].flow;
+        remove(&mut self.list, packets, |packet| packet.flow == flow)
     }
 }
 

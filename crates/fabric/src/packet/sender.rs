@@ -124,6 +124,14 @@ impl<F> Sender<F> {
         prefetch_index(from_ref(&self.resent), 0);
     }
 
+    /// The same where a dispatcher knows the rest.
+    #[inline]
+    pub(super) fn prefetch_front(&self) {
+        prefetch_index(from_ref(&self.port), 0);
+        prefetch_index(from_ref(&self.sent), 0);
+        prefetch_index(from_ref(&self.hash), 0);
+    }
+
     /// What packets by a path number are led by.
     pub(super) fn hash_of(&self, path: u16, balancer: Balancer) -> u64 {
         if self.flags & flag::ROUTED == 0 && balancer.numbers() {

@@ -72,7 +72,7 @@ impl<T: Transport> Engine<T> {
                         self.settle_port(port, now);
                     }
                     self.fabric.ports[port as usize].kind = kind;
-                    self.lay_line_anew(port);
+                    self.lay_line_anew(port, now);
                 }
             }
             Step::Lead(forwarder) => {

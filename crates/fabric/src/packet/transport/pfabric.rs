@@ -125,6 +125,7 @@ impl Dispatcher for PFabric {
     type Nic = PFabricNic;
     const NAME: &'static str = "pfabric";
     const SPRAYS: bool = true;
+    const PULLS: bool = false;
 
     fn lines(&self, port: &LinePort, fabric: &FabricFacts) -> Lines {
         let shared = if port.nic { self.host_buffer } else { fabric.buffer.unwrap_or(self.port_buffer) };

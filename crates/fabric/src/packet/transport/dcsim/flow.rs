@@ -76,9 +76,14 @@ impl Flow {
         self.bind()
     }
 
+    /// Whether a packet has not been acknowledged.
+    pub(super) fn awaits(&self, sequence: u32) -> bool {
+        sequence >= self.una && !self.beyond.has(sequence)
+    }
+
     /// A packet has not been acknowledged in time; whether it is to be sent again.
     pub(super) fn is_overdue(&mut self, sequence: u32) -> bool {
-        let overdue = sequence >= self.una && !self.beyond.has(sequence);
+        let overdue = self.awaits(sequence);
         if overdue {
             self.again.push_back(sequence);
         }

@@ -15,6 +15,7 @@
 //!
 //! Where the paper leaves a choice it is a field of [`Dcsim`]; `docs/transports/dcsim.md` has the reasons.
 
+mod counts;
 mod flow;
 mod nic;
 mod watch;
@@ -198,6 +199,7 @@ impl Dispatcher for Dcsim {
     const NAME: &'static str = "dcsim";
     const DRAWS_PATHS: bool = true;
     const SPRAYS: bool = true;
+    const PULLS: bool = false;
 
     fn check(&self, fabric: &FabricFacts) -> Result<(), String> {
         if (1..4).contains(&fabric.priorities) {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 
+use super::counts::Counts;
 use super::flow::{Flow, Peer};
 use super::watch::Watch;
 use super::{BLIND, DATA, DATA_ACK, Dcsim, SIM, SIM_ACK, times};
@@ -17,34 +18,23 @@ use crate::packet::transport::dispatch::{
     Heard, Joined, Landed, Load, NicFacts, Note, Outbox, Parcel, Sent, Tally,
 };
 
+/// Nothing is due.
+const NEVER: u64 = u64::MAX;
+
+/// Fewest DATA that have left which are looked through before any is due.
+const LOOK: usize = 256;
+
 /// A SIM, from its place in the SIM line on.
 #[derive(Clone, Debug)]
 struct Probe {
     flow: u32,
     path: u16,
-    /// When its first bit left; `None` while it waits in the SIM line.
-    left: Option<u64>,
+    /// When its first bit left; [`NEVER`] while it waits in the SIM line.
+    left: u64,
     answered: bool,
     /// Packets bound to it that have not left, or how many were promised.
     bound: SmallVec<[u32; 2]>,
     promised: u32,
-}
-
-/// Figures of a port.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    sims: u64,
-    sims_arrived: u64,
-    sims_answered: u64,
-    sims_given_up: u64,
-    late: u64,
-    unused: u64,
-    bound: u64,
-    left: u64,
-    blind: u64,
-    overdue: u64,
-    data_acks: u64,
-    longest: u64,
 }
 
 /// See the module page.
@@ -74,10 +64,14 @@ pub struct DcsimNic {
     taken: Vec<u64>,
     /// DATA that have left: when they are overdue, whose, which.
     watched: VecDeque<(u64, u32, u32)>,
+    /// So many of them are looked through.
+    look: usize,
     /// When DATA are to be answered at the latest, and whose.
     owed: VecDeque<(u64, u32)>,
     /// Something has begun now.
     begun: Option<u64>,
+    /// When anything is due, [`NEVER`] if nothing is. It is asked for after every call, and only [`DcsimNic::tick`] puts it off.
+    due: u64,
     counts: Counts,
     watch: Option<Box<Watch>>,
 }
@@ -95,6 +89,8 @@ impl DcsimNic {
         self.ack_delay = times(fabric.propagation, dcsim.data_ack_delay);
         self.most = dcsim.sims(fabric);
         self.taken = vec![0; 1 << 10];
+        self.due = NEVER;
+        self.look = LOOK;
         if dcsim.watched_host == Some(facts.port + 1) {
             self.watch = Some(Box::default());
         }
@@ -149,6 +145,7 @@ impl DcsimNic {
         }
         // SIMs are not chosen before all that begins now is known.
         self.begun = Some(message.now.ps());
+        self.expect(message.now.ps());
         self.ring(dcsim, message.flow, dcsim.shuffle);
     }
 
@@ -190,7 +187,7 @@ impl DcsimNic {
             self.probes.push_back(Probe {
                 flow: number,
                 path,
-                left: None,
+                left: NEVER,
                 answered: false,
                 bound: SmallVec::new(),
                 promised: 0,
@@ -219,13 +216,20 @@ impl DcsimNic {
             Load::Data(sequence) => {
                 self.counts.left += 1;
                 self.watched.push_back((now + self.data_timeout, sent.flow, sequence));
+                self.expect(now + self.data_timeout);
             }
             Load::Note(Note { kind: SIM, a, .. }) => {
                 let place = a.wrapping_sub(self.first) as usize;
                 if let Some(probe) = self.probes.get_mut(place) {
-                    probe.left = Some(now);
+                    probe.left = now;
                     self.counts.sims += 1;
                     self.queued -= 1;
+                    if place <= self.passed {
+                        self.expect(now + self.wait);
+                    }
+                    if place == 0 {
+                        self.expect(now + self.rtt);
+                    }
                 }
                 self.refill(dcsim, out);
             }
@@ -252,7 +256,10 @@ impl DcsimNic {
             }
             return;
         };
-        let Some(left) = probe.left else { return };
+        let left = probe.left;
+        if left == NEVER {
+            return;
+        }
         probe.answered = true;
         self.counts.sims_answered += 1;
         self.counts.longest = self.counts.longest.max(now - left);
@@ -316,7 +323,9 @@ impl DcsimNic {
             self.acknowledge(data.flow, out);
         } else if peer.pending == 1 {
             peer.due = data.now.ps() + self.ack_delay;
-            self.owed.push_back((peer.due, data.flow));
+            let due = peer.due;
+            self.owed.push_back((due, data.flow));
+            self.expect(due);
         }
     }
 
@@ -330,55 +339,93 @@ impl DcsimNic {
     }
 
     /// When anything is due.
+    #[inline]
     pub(super) fn due(&self) -> Option<Time> {
-        let left = |place: usize| self.probes.get(place).and_then(|probe| probe.left);
+        (self.due != NEVER).then(|| Time::from_ps(self.due))
+    }
+
+    /// When a SIM left, if it has.
+    fn left(&self, place: usize) -> Option<u64> {
+        self.probes.get(place).map(|probe| probe.left).filter(|&left| left != NEVER)
+    }
+
+    /// Something is due at `at`.
+    fn expect(&mut self, at: u64) {
+        self.due = self.due.min(at);
+    }
+
+    /// When the first of all that is expected is due.
+    fn earliest(&self) -> u64 {
         [
             self.begun,
-            left(self.passed).map(|left| left + self.wait),
-            left(0).map(|left| left + self.rtt),
+            self.left(self.passed).map(|left| left + self.wait),
+            self.left(0).map(|left| left + self.rtt),
             self.watched.front().map(|&(due, ..)| due),
             self.owed.front().map(|&(due, _)| due),
         ]
         .into_iter()
         .flatten()
         .min()
-        .map(Time::from_ps)
+        .unwrap_or(NEVER)
     }
 
     /// Something is due.
     pub(super) fn tick(&mut self, dcsim: &Dcsim, now: Time, out: &mut Outbox) {
         let now = now.ps();
         self.begun = None;
-        while let Some(left) = self.probes.get(self.passed).and_then(|probe| probe.left)
+        while let Some(left) = self.left(self.passed)
             && left + self.wait <= now
         {
             self.release(self.passed, out);
             self.passed += 1;
         }
-        while let Some(left) = self.probes.front().and_then(|probe| probe.left)
+        while let Some(left) = self.left(0)
             && left + self.rtt <= now
         {
             self.retire(dcsim);
         }
-        while let Some(&(due, flow, sequence)) = self.watched.front()
-            && due <= now
-        {
+        self.look_at_watched(dcsim, now);
+        self.look_at_owed(now, out);
+        self.refill(dcsim, out);
+        self.due = self.earliest();
+    }
+
+    /// DATA that are overdue. Those before the first that is neither are forgotten too, where the first is due or there are twice as many
+    /// as there were then: what is kept is what is under way, and hardly any DATA has a time of its own to be looked at.
+    fn look_at_watched(&mut self, dcsim: &Dcsim, now: u64) {
+        if self.watched.len() < self.look && self.watched.front().is_none_or(|&(due, ..)| due > now) {
+            return;
+        }
+        while let Some(&(due, number, sequence)) = self.watched.front() {
+            let flow = &mut self.flows[number as usize];
+            if due > now && flow.awaits(sequence) {
+                break;
+            }
             self.watched.pop_front();
-            if self.flows[flow as usize].is_overdue(sequence) {
+            if flow.is_overdue(sequence) {
                 self.counts.overdue += 1;
-                self.ring(dcsim, flow, false);
+                self.ring(dcsim, number, false);
             }
         }
-        while let Some(&(due, flow)) = self.owed.front()
-            && due <= now
-        {
-            self.owed.pop_front();
+        self.look = (2 * self.watched.len()).max(LOOK);
+    }
+
+    /// DATA that are to be answered now, and likewise those after them that have been.
+    fn look_at_owed(&mut self, now: u64, out: &mut Outbox) {
+        if self.owed.front().is_none_or(|&(due, _)| due > now) {
+            return;
+        }
+        while let Some(&(due, flow)) = self.owed.front() {
             let peer = &self.peers[flow as usize];
-            if peer.pending > 0 && peer.due == due {
+            let owes = peer.pending > 0 && peer.due == due;
+            if due > now && owes {
+                return;
+            }
+            self.owed.pop_front();
+            if owes {
                 self.acknowledge(flow, out);
             }
         }
-        self.refill(dcsim, out);
     }
 
     /// RTT_max has passed since the first SIM.
@@ -395,36 +442,7 @@ impl DcsimNic {
     }
 
     pub(super) fn tell(&self, tally: &mut Tally) {
-        let Counts {
-            sims,
-            sims_arrived,
-            sims_answered,
-            sims_given_up,
-            late,
-            unused,
-            bound,
-            left,
-            blind,
-            overdue,
-            data_acks,
-            longest,
-        } = self.counts;
-        for (name, value) in [
-            ("sims_sent", sims),
-            ("sims_arrived", sims_arrived),
-            ("sim_acks_in_time", sims_answered),
-            ("sim_acks_late", late),
-            ("sim_acks_unused", unused),
-            ("sims_given_up", sims_given_up),
-            ("data_bound", bound),
-            ("data_left", left),
-            ("data_blind", blind),
-            ("data_overdue", overdue),
-            ("data_acks_sent", data_acks),
-        ] {
-            tally.add(name, value);
-        }
-        tally.raise("sim_round_trip_longest_ps", longest);
+        self.counts.tell(tally);
         tally.raise("rtt_max_ps", self.rtt);
         if let Some((correlation, lag)) = self.watch.as_ref().and_then(|watch| watch.best(2 * self.rtt)) {
             tally.raise("watched_correlation_ppm", (correlation.max(0.0) * 1e6) as u64);

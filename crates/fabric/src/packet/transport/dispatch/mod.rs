@@ -294,6 +294,9 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
     /// Whether its packets take paths of their own one by one, as it was published, where the scenario does not say how paths are chosen.
     const SPRAYS: bool = false;
 
+    /// Whether it has a [`Self::next`]. Without one a port where nothing waits that may start is not woken up to ask.
+    const PULLS: bool = true;
+
     /// Whether what goes back takes the links of what comes, the other way: each queue pair has one path then, whatever the path numbers.
     #[inline]
     fn is_symmetric(&self) -> bool {
