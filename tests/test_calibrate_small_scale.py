@@ -65,7 +65,7 @@ def test_what_crowds_cost_is_what_other_machines_say(tmp_path: Path) -> None:
     measured["sockets"] = rows(known["sockets"], [2, 4], truth)
     fits = pools.Fits(known, measured)
     prior = pools.flat(pools.PRIORS)
-    # Trees among 24 rows of kin count as much as all that is believed of it: with a belief of ten rows 0.14 would be left.
+    # Trees among 24 rows of kin count as much as all that is believed of it: a belief of ten rows would leave 0.14.
     assert fits.without_system("small")["crowd.2"] < 0.7 * prior["crowd.2"]
     # Over TCP nothing of other networks' rates, hops or crowd counts, but what does not leave a host does.
     tcp = fits.without_system("sockets")
