@@ -70,8 +70,8 @@ def test_windows_in_order_take_as_long_as_in_order_there() -> None:
 
 
 def test_a_bdp_of_dcpim_takes_as_long_as_there_where_no_two_hosts_start_at_once() -> None:
-    # A run takes 17 us without loss and 70 to 75 us with. Seeds 1 to 20, starts drawn within a packet time of 90 ns, six draws: there a
-    # mean of 56.9 us and 88 of 120 runs with loss, whatever the order of one instant.
+    # A run takes 17 us without loss and 70 to 75 us with. Seeds 1 to 20, starts drawn within a packet time of 90 ns,
+    # six draws: there a mean of 56.9 us and 88 of 120 runs with loss, whatever the order of one instant.
     case_, asked, drawn = case("dcpim", 87), [], []
     for draw in range(6):
         for seed in range(1, 21):
