@@ -462,7 +462,7 @@ def test_the_worked_example_of_the_page(tmp_path: Path, command: Command) -> Non
     said = command("calibrate", "watch", EXAMPLES / "logs", "--system", EXAMPLES / "own-cluster.yaml", "--once").stdout
     assert "nccl.share_network.2 has moved by -4.8% (± 0.5%), 12 measurements (2 logs) ago" in " ".join(said.split())
     told = command("calibrate", "all").stdout
-    assert "nccl.share_network.2  0.684  (-10.3%" in told
+    assert "nccl.share_network.2  0.684  (-10.4%" in told
     assert "nccl.launch" in told.partition("known only in combination: ")[2].partition("no measurement")[0]
     assert command("calibrate", "sets").stdout.count("\n") == 3
     adopted = command("calibrate", "adopt", "latest").stdout.split()[4].rstrip(";")
