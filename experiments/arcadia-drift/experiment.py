@@ -33,7 +33,7 @@ FINDABLE = 0.9
 KINDS, NIGHTLY = "three operations, 0.7% of noise", "seven operations, noise as measured"
 WHY = {
     "all": "the best possible detector, which is told what moves, how far and when, finds this share: see the bound in "
-    "the table. Most of the 43 constants move no row, or few, or all by less than noise; 13 move none at all here",
+    "the table. Most of the 46 constants move no row, or few, or all by less than noise; 14 move none at all here",
     "findable": "the best possible detector needs 3.3 standard deviations for half of the steps, one that does not "
     "know what moves, how far or when 5.3 at the same false alarms: what has less than 7 within 20 logs is found later",
 }

@@ -22,7 +22,7 @@ PROBED = (
     "under DCSIM and 339 under UEC"
 )
 WHY = {
-    "loss_dcsim": "4 packets of Mixtral's step, 1 on the full fabric and 3 with half of its core gone: DATA meet "
+    "loss_dcsim": "10 packets of Mixtral's step, 2 on the full fabric and 8 with half of its core gone: DATA meet "
     "otherwise than their SIMs did (the counterexample of section 3.1), and up to 60 want room at a port where 55 have "
     "it",
     "mixtral_full_over_later": PROBED,

@@ -280,10 +280,7 @@ impl<T: Transport> Engine<T> {
         }
         let mut parcels = std::mem::take(&mut dispatch.outbox.parcels);
         for parcel in &parcels {
-            let Some(id) = self.make_parcel(p, parcel, now) else { continue };
-            if self.fabric.ports[p as usize].down {
-                self.drop_down(p, id);
-            } else {
+            if let Some(id) = self.make_parcel(p, parcel, now) {
                 self.push_line(p, id, now);
             }
         }

@@ -144,7 +144,10 @@ impl<T: Transport> Engine<T> {
         self.fabric.ports[p as usize].down = true;
         self.doom(p);
         if Self::has_lines() {
-            self.clear_lines(p, now);
+            // A NIC keeps what its dispatcher has given it: nobody would tell the dispatcher that it is gone.
+            if self.fabric.is_of_switch(p) {
+                self.clear_lines(p, now);
+            }
             return;
         }
         if self.queues.on {
