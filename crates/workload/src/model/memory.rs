@@ -92,7 +92,8 @@ pub struct Memory {
     pub optimiser: Bytes,
     /// Activations kept for the backward pass.
     pub activations: Bytes,
-    /// What is alive only for a moment: gathered units, a recomputed layer, messages between stages, logits' gradients.
+    /// What is alive only for a moment: gathered units, what a layer computes anew, gradients on their way through it, messages between
+    /// stages, logits' gradients.
     pub buffers: Bytes,
 }
 
@@ -117,11 +118,11 @@ struct HeadTransient {
 }
 
 /// Bytes beyond everything stored at the instant that needs most. Three take turns: the loss; the head's backward pass, when the
-/// gradient of the logits has replaced them; and that of a layer, which computes the layer anew (`recomputed`) when what the head
-/// stored is gone. The latter two fill a unit's gradients (`unit`).
-fn transient(head: Option<HeadTransient>, recomputed: u64, unit: u64) -> u64 {
-    let Some(head) = head else { return recomputed + unit };
-    let layer = (recomputed + unit).saturating_sub(head.stored);
+/// gradient of the logits has replaced them; and that of a layer (`moment`), when what the head stored is gone. The latter two fill a
+/// unit's gradients (`unit`).
+fn transient(head: Option<HeadTransient>, moment: u64, unit: u64) -> u64 {
+    let Some(head) = head else { return moment + unit };
+    let layer = (moment + unit).saturating_sub(head.stored);
     head.loss.max((head.gradient + unit).saturating_sub(head.logits)).max(layer)
 }
 
@@ -218,17 +219,21 @@ impl Training {
         let mask = if self.dropout { own * hidden } else { 0 };
 
         // Input of the norm, its output, queries with keys and values, scores, weighted sum, mask after the projection.
-        let mut bytes = activation(own * hidden) + factor(own * hidden) + mask;
+        let mut bytes = activation(own * hidden) + mask;
         bytes += match model.attention {
             Attention::Grouped { head_dim, .. } => {
-                activation(tokens * (self.local_heads() + 2 * self.local_kv_heads()) * head_dim)
+                factor(self.kept_inputs() * hidden)
+                    + activation(tokens * (self.local_heads() + 2 * self.local_kv_heads()) * head_dim)
             }
             Attention::Latent { query_rank, kv_rank, rope_dim, .. } => {
                 let compressed = query_rank.unwrap_or(0) + kv_rank + rope_dim;
                 let heads =
                     self.local_heads() * (2 * model.attention.query_dim() + model.attention.value_dim());
                 // The compressed vectors before and after their norms, then the heads.
-                activation(own * compressed) + factor(own * compressed) + activation(tokens * heads)
+                factor(own * hidden)
+                    + activation(own * compressed)
+                    + factor(self.kept_inputs() * compressed)
+                    + activation(tokens * heads)
             }
         };
         let scores = self.micro_batch * self.local_heads() * (self.sequence / self.cp) * self.sequence;
@@ -246,30 +251,44 @@ impl Training {
             bytes += activation(tokens * (heads + keys + self.rotated()));
         }
 
-        // Input of the second norm, then its block; inputs of norms after both blocks.
+        // Input of the second norm; inputs of norms after both blocks.
         bytes += activation(own * hidden * (1 + 2 * u64::from(model.post_norms))) + mask;
+        bytes + self.stored_by_block(layer)
+    }
+
+    /// Bytes of the tensors of a layer's second block that its backward pass reads, from the output of its norm on.
+    pub(super) fn stored_by_block(&self, layer: u32) -> u64 {
+        let model = &self.architecture;
+        let activation = |count: u64| self.precision.activations.bytes(count);
+        let factor = |count: u64| self.precision.compute.bytes(count);
+        let (tokens, own, hidden) = (self.tokens(), self.residual_tokens(), model.hidden);
         // A gate that is not one kernel with its product keeps its own value too.
         let gated = u64::from(!self.fused && model.dense.gated);
         let block = |rows: u64, width: u64| {
             activation(rows * (model.dense.ups() + gated) * width) + factor(rows * width)
         };
-        bytes
-            + match (model.layer_kind(layer), &model.experts) {
-                (LayerKind::Sparse, Some(experts)) => {
-                    let (routed, _) = self.expert_tokens(experts);
-                    let width = experts.width / self.expert_tp;
-                    let shared = experts.shared_width / self.tp;
-                    // Norm output (shared with the shared experts), logits and probabilities in 32 bits, permuted tokens,
-                    // the experts' tensors, and their outputs for the gradient of the probabilities.
-                    factor(own * hidden)
-                        + 8 * own * experts.routed
-                        + factor(routed * hidden)
-                        + block(routed, width)
-                        + activation(own * experts.top_k * hidden)
-                        + block(tokens, shared)
-                }
-                _ => factor(own * hidden) + block(tokens, model.dense.width / self.tp),
+        match (model.layer_kind(layer), &model.experts) {
+            (LayerKind::Sparse, Some(experts)) => {
+                let (routed, _) = self.expert_tokens(experts);
+                let width = experts.width / self.expert_tp;
+                let shared = experts.shared_width / self.tp;
+                // Norm output (shared with the shared experts), logits and probabilities in 32 bits, permuted tokens,
+                // the experts' tensors, and their outputs for the gradient of the probabilities.
+                factor(own * hidden)
+                    + 8 * own * experts.routed
+                    + factor(routed * hidden)
+                    + block(routed, width)
+                    + activation(own * experts.top_k * hidden)
+                    + block(tokens, shared)
             }
+            _ => factor(self.kept_inputs() * hidden) + block(tokens, model.dense.width / self.tp),
+        }
+    }
+
+    /// Tokens of the input of a column-parallel product as it is kept: this rank's, or all that were gathered where they are not
+    /// gathered again.
+    fn kept_inputs(&self) -> u64 {
+        if self.gathers_over_tp() && !self.regather { self.tokens() } else { self.residual_tokens() }
     }
 
     /// Bytes that `chunk` keeps for its backward pass per micro-batch, ends of the model included.
@@ -301,16 +320,20 @@ impl Training {
         let mut largest = 0u64;
         let mut memory = Memory::default();
         let together = |wanted: fn(&Chunk) -> bool| resident.iter().any(|held| wanted(&held.chunk));
-        let mut recomputed = 0u64;
+        let mut moment = 0u64;
         for held in resident {
             let chunk = &held.chunk;
+            let mut alike = None;
             for layer in chunk.layers.clone() {
                 let (shared, experts) = self.layer_parameters_on_rank(layer);
                 dense += shared;
                 routed += experts;
                 largest = largest.max(shared + experts);
-                if self.recompute == Recompute::Full {
-                    recomputed = recomputed.max(self.stored_by_layer(layer, false));
+                // Layers of one kind are alike: the first of a run stands for all.
+                let like =
+                    (self.architecture.layer_kind(layer), self.recomputes_layer(layer, chunk.layers.start));
+                if alike.replace(like) != Some(like) {
+                    moment = moment.max(self.layer_transient(layer, chunk.layers.start));
                 }
             }
             if chunk.embedding {
@@ -323,9 +346,8 @@ impl Training {
                     dense += shared;
                     routed += experts;
                     largest = largest.max(shared + experts);
-                    if self.recomputes_prediction() {
-                        recomputed = recomputed.max(self.prediction_inside_bytes());
-                    }
+                    let anew = if self.recomputes_prediction() { self.prediction_inside_bytes() } else { 0 };
+                    moment = moment.max(self.transient_beside(self.predicting_layer(), anew));
                 }
                 let head = self.head_parameters_on_rank(together(|chunk| chunk.embedding));
                 dense += head;
@@ -373,7 +395,7 @@ impl Training {
         // A unit's gradients are laid out anew to be scattered.
         let unit = if sharding.zero >= Zero::Gradients { self.precision.gradients.bytes(largest) } else { 0 };
         let head = together(|chunk| chunk.head).then(|| self.head_transient());
-        memory.buffers = Bytes::new(buffers + transient(head, recomputed, unit));
+        memory.buffers = Bytes::new(buffers + transient(head, moment, unit));
         memory
     }
 
@@ -393,8 +415,8 @@ impl Training {
 
     /// Bytes that the head keeps for its backward pass: inputs of the norm and of the projection, and logits in 32 bits.
     fn head_activation_bytes(&self) -> u64 {
-        let own = self.residual_tokens() * self.architecture.hidden;
-        2 * self.precision.activations.bytes(own) + 4 * self.tokens() * self.local_vocabulary()
+        let inputs = (self.residual_tokens() + self.kept_inputs()) * self.architecture.hidden;
+        self.precision.activations.bytes(inputs) + 4 * self.tokens() * self.local_vocabulary()
     }
 
     /// Compares `memory` with a GPU of `capacity` and, where it does not fit, says what would help most.
@@ -528,50 +550,94 @@ mod tests {
         assert_eq!(training.layer_activation_bytes(0), Bytes::new(by_hand - narrower));
     }
 
-    /// One micro-batch through a whole model, instant by instant: what is stored grows, the loss comes, and layer by layer it is
+    /// Tensors of a layer in the order in which its backward pass gives them up, and what it has besides at each instant, by hand:
+    /// (bytes given up, bytes held besides). The layer is GPT's, or has a gate, on a tensor-parallel rank's share.
+    fn instants(training: &Training, tokens: u64, tp: u64, recompute: Recompute) -> Vec<(u64, u64)> {
+        let model = &training.architecture;
+        let (hidden, width, ups) = (model.hidden, model.dense.width, model.dense.ups());
+        let (own, inner) = (tokens * hidden / tp, tokens * width / tp);
+        let gathered = if tp > 1 { 2 * tokens * hidden } else { 0 };
+        let kept = if tp > 1 && !training.regather { gathered } else { 2 * own };
+        let again = if tp > 1 && training.regather { gathered } else { 0 };
+        let scores = match training.attention {
+            AttentionKernel::Flash => 0,
+            AttentionKernel::Unfused => 2 * training.sequence * tokens * training.local_heads(),
+        };
+        let late = if recompute == Recompute::Selective { scores } else { 0 };
+        let residual = 2 * own;
+        vec![
+            // The gradient of the result, and of the inner features.
+            (0, residual + gathered + 2 * inner),
+            // The second product's input goes; gradients of the first one's results come.
+            (2 * inner, residual + 2 * inner + 2 * ups * inner),
+            // Those results go, their gradients stay; the gradient of the input, and the input, come.
+            (2 * ups * inner, residual + 2 * ups * inner + 2 * tokens * hidden + again),
+            // The norm's output goes; then attention's scores have their gradient.
+            (kept, residual + late + scores),
+        ]
+    }
+
+    /// One micro-batch through a whole model, instant by instant: what is stored grows, the loss comes, and tensor by tensor it is
     /// given up again. The largest of these sums is what a rank needs beside its model state.
     #[test]
     fn the_peak_is_the_fullest_instant_of_a_micro_batch() {
-        for (hidden, layers, batch) in [(1024, 4, 1), (4096, 8, 1), (4096, 2, 16), (12288, 2, 1)] {
-            for (recompute, fused_loss, attention) in [
-                (Recompute::None, true, AttentionKernel::Flash),
-                (Recompute::None, false, AttentionKernel::Flash),
-                (Recompute::Full, true, AttentionKernel::Flash),
-                (Recompute::Full, true, AttentionKernel::Unfused),
-                (Recompute::Full, false, AttentionKernel::Unfused),
+        let recomputes = [Recompute::None, Recompute::Selective, Recompute::Full];
+        let models = [(1024, 4, 1, false), (4096, 8, 1, false), (4096, 2, 16, true), (12288, 2, 1, false)];
+        for (hidden, layers, batch, gated) in models {
+            for (recompute, attention, fused_loss, tp, regather) in [
+                (0, AttentionKernel::Flash, true, 1, true),
+                (0, AttentionKernel::Flash, false, 1, true),
+                (0, AttentionKernel::Unfused, true, 1, true),
+                (1, AttentionKernel::Unfused, true, 4, true),
+                (2, AttentionKernel::Flash, true, 1, true),
+                (2, AttentionKernel::Flash, true, 8, true),
+                (2, AttentionKernel::Flash, true, 8, false),
+                (2, AttentionKernel::Unfused, true, 1, true),
+                (2, AttentionKernel::Unfused, false, 2, true),
             ] {
+                let recompute = recomputes[recompute];
                 let mut training = gpt(hidden, layers, 32);
+                training.architecture.dense.gated = gated;
                 (training.micro_batch, training.recompute) = (batch, recompute);
                 (training.fused_loss, training.attention, training.dropout) = (fused_loss, attention, false);
+                (training.tp, training.sequence_parallel, training.regather) = (tp, tp > 1, regather);
                 for zero in [Zero::None, Zero::Gradients] {
                     let sharding = Sharding { zero, shards: 8, expert_shards: 8, ..Sharding::default() };
                     let chunk = Chunk::whole(layers as u32);
                     let memory = training.memory(&[Resident { chunk, in_flight: 1 }], &sharding);
 
-                    let (tokens, vocabulary) = (2048 * batch, 51200);
-                    let residual = 2 * tokens * hidden;
+                    let (tokens, vocabulary) = (2048 * batch, 51200 / tp);
+                    let input = 2 * tokens * hidden / tp;
+                    let whole = training.stored_by_layer(0, recompute == Recompute::Selective);
                     let (kept, anew) = match recompute {
-                        Recompute::Full => (residual, training.stored_by_layer(0, false)),
-                        _ => (training.stored_by_layer(0, false), 0),
+                        Recompute::Full => (input, whole - input),
+                        _ => (whole, 0),
                     };
-                    let largest = (12 * hidden * hidden + 13 * hidden).max((vocabulary + 2048) * hidden);
+                    let (dense, _) = training.layer_parameters_on_rank(0);
+                    let largest = dense
+                        .max(training.embedding_parameters_on_rank())
+                        .max(training.head_parameters_on_rank(true));
                     let unit = if zero == Zero::Gradients { 2 * largest } else { 0 };
                     let loss = tokens * vocabulary * if fused_loss { 2 } else { 10 };
-                    let inputs = 2 * residual;
+                    let inputs = input + if tp > 1 && !regather { tp * input } else { input };
                     let mut stored = layers * kept + inputs + 4 * tokens * vocabulary;
                     let mut fullest = stored + loss;
                     stored -= 4 * tokens * vocabulary;
                     fullest = fullest.max(stored + 2 * tokens * vocabulary + unit);
                     stored -= inputs;
                     for _ in 0..layers {
-                        fullest = fullest.max(stored + anew + unit);
+                        let mut layer = stored + anew;
+                        for (gone, besides) in instants(&training, tokens, tp, recompute) {
+                            layer -= gone;
+                            fullest = fullest.max(layer + besides + unit);
+                        }
                         stored -= kept;
                     }
                     let found = (memory.activations + memory.buffers).get();
                     assert_eq!(stored, 0);
                     assert_eq!(
                         found, fullest,
-                        "{hidden} {layers} {batch} {recompute:?} {fused_loss} {zero:?}"
+                        "{hidden} {layers} {batch} {recompute:?} {attention:?} {fused_loss} {tp} {regather} {zero:?}"
                     );
                 }
             }

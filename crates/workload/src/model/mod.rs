@@ -16,6 +16,7 @@ mod emit;
 pub mod figure;
 pub mod flash;
 pub mod flops;
+mod in_flight;
 mod kept;
 pub mod kernels;
 pub mod memory;

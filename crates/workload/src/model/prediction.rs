@@ -46,7 +46,7 @@ impl Architecture {
 
 impl Training {
     /// The layer that a module is like: the model's last.
-    fn predicting_layer(&self) -> u32 {
+    pub(super) fn predicting_layer(&self) -> u32 {
         self.architecture.layers.saturating_sub(1)
     }
 
