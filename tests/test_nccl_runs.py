@@ -34,6 +34,7 @@ SAMPLE = {
     "example-cluster01": (2, 10),
     "gcp-a3-mega": (2, 4),
     "aws-p5": (2, 8),
+    "gb200-nvl72": (16, 32),
 }
 EVERY = {
     "aws-p5": (1, 2, 16, 64),
@@ -45,6 +46,7 @@ EVERY = {
     "polaris-tcp": (2, 8),
     "sophia": (1, 2, 8),
     "selene": (1, 2, 64),
+    "gb200-nvl72": (16, 32, 128),
 }
 
 

@@ -38,6 +38,8 @@ METRE = 5e-9
 """Seconds that light takes through a metre of cable."""
 SWITCH = 300e-9
 """A switch's own latency, inferred from the sheets of `data/switches`."""
+NETWORKED = 8
+"""GPUs of a domain from which on switches join them, which sum on Hopper and Blackwell."""
 MEMORY = 0.85
 """Share of a GPU's memory bandwidth that copies reach."""
 
@@ -60,8 +62,11 @@ def section(system: System, key: str, default: object = None) -> Any:  # noqa: A
     return default if found is None else found
 
 
-def hardware(system: System) -> dict[str, Any]:
-    """A scale-up domain of `system` and the network that it sees, in bytes per second and seconds."""
+def hardware(system: System, ranks: int = 0) -> dict[str, Any]:
+    """A scale-up domain of `system` and the network that it sees, in bytes per second and seconds.
+
+    `ranks` are those of the collective that asks (`domain_of`).
+    """
     topology = system.section("topology")
     host = topology["host"]
     place = f"{system.path}: topology"
@@ -77,18 +82,19 @@ def hardware(system: System) -> dict[str, Any]:
         raise InputError(f"{place}.tiers: expected tiers of switches, found none")
     cables = sum(quantity(tier["length"], "length", f"{place}.tiers") for tier in tiers[:2])
     wire = 2 * cables * METRE + (2 * min(2, len(tiers)) - 1) * SWITCH
-    domain = int(section(system, "domain_hosts", 1))
+    gpus = domain_of(system, ranks)
+    hosts = max(1, gpus // int(host["gpus"]))
     name = str(host["gpu"]).lower().split("-")[0]
     architecture = section(system, "architecture", ARCHITECTURES.get(name, "blackwell"))
-    sums = architecture in {"hopper", "blackwell"} and int(host["gpus"]) >= 8
+    sums = architecture in {"hopper", "blackwell"} and gpus >= NETWORKED
     found = {
         "architecture": architecture,
         "scale_up": quantity((scale_up.get("payload") or scale_up["rate"])["value"], "rate", "data/gpus"),
         "scale_up_sums": bool(section(system, "scale_up_sums", default=sums)),
         "memory": MEMORY * quantity(gpu["memory_bandwidth"]["value"], "rate", "data/gpus"),
-        "nics": int(host["nics"]),
+        "nics": int(host["nics"]) * hosts,
         "nic": rate,
-        "gpus": int(host["gpus"]),
+        "gpus": gpus,
         "wire": wire,
         "amd": section(system, "cpu") == "amd",
         "ll128_between": bool(section(system, "ll128_between_hosts", default=int(host["nics"]) >= int(host["gpus"]))),
@@ -108,9 +114,22 @@ def hardware(system: System) -> dict[str, Any]:
         found["channel_speed"] = quantity(
             section(system, "channel_speed"), "rate", f"{system.path}: collectives.channel_speed"
         )
-    if domain > 1:
-        found["domain_hosts"] = domain
     return found
+
+
+def domain_of(system: System, ranks: int = 0) -> int:
+    """GPUs of a scale-up domain: those of a host, or of several where its links join hosts (`topology.host.scale_up.size`).
+
+    A job of `ranks` that one rack holds is one domain (`scale_up.domain` of the GPU's sheet), whatever part of their racks
+    larger jobs take.
+    """
+    host = system.section("topology")["host"]
+    gpus = int(host["gpus"])
+    size = int((host.get("scale_up") or {}).get("size", gpus))
+    if size <= gpus:
+        return gpus
+    rack = int(sheet("gpus", str(host["gpu"]))["scale_up"].get("domain", {}).get("value", size))
+    return -(-ranks // gpus) * gpus if size < ranks <= rack else size
 
 
 TIMES = (
@@ -228,11 +247,11 @@ def question(
     `slow_leaf` says that ways between its hosts leave the system's slow leaf, `without` what its constants must not
     have seen (`constants`).
     """
-    machine = hardware(system)
-    domain = machine.pop("domain_hosts", 1)
+    machine = hardware(system, ranks.hosts * ranks.ranks)
+    joined = max(1, machine["gpus"] // int(system.section("topology")["host"]["gpus"]))
     domains, inside = ranks.hosts, ranks.ranks
-    if domain > 1:
-        domains = -(-ranks.hosts // domain)
+    if joined > 1:
+        domains = -(-ranks.hosts // joined)
         inside = ranks.hosts * ranks.ranks // domains
     if slow_leaf:
         machine["slow_leaf"] = True

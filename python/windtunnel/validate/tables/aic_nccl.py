@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FILE = "aic_nccl.csv.gz"
 COLUMNS = ("gpu", "op", "dtype", "gpus", "bytes", "latency_ms", "nccl")
 LARGE = 1 << 20
+NARROW, SUMS = {"int8"}, {"all_reduce", "reduce_scatter"}
 
 
 def read(data: Path, systems: Mapping[str, System]) -> Table | None:
@@ -37,6 +38,14 @@ def scale_of(gpus: int) -> str:
     return f"{gpus} ranks on 1"
 
 
+def summed_by_gpus(operation: str, dtype: str) -> list[tuple[str, str]]:
+    """NCCL's environment: integers of 8 bits are not summed in NVLink's switches.
+
+    `ncclNvlsSupported` of github.com/NVIDIA/nccl v2.27.3-1 src/include/device.h.
+    """
+    return [("NCCL_NVLS_ENABLE", "0")] if dtype in NARROW and operation in SUMS else []
+
+
 def rows(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[Row]:
     """The rows of a folder; those of GPUs without a file are counted in `table`."""
     for line in lines(folder / FILE, COLUMNS):
@@ -52,7 +61,7 @@ def rows(folder: Path, systems: Mapping[str, System], table: Table) -> Iterator[
             operation,
             size,
             Ranks(1, gpus),
-            [("NCCL_VERSION", line.text("nccl"))],
+            [("NCCL_VERSION", line.text("nccl")), *summed_by_gpus(operation, kind)],
             without=scale_of(gpus),
         )
         yield Row(

@@ -44,7 +44,8 @@ use serde::Deserialize;
 use smallvec::SmallVec;
 use windtunnel_kernel::math;
 
-use super::{Algorithm, Choice, Communicator, Function, NcclError, Protocol};
+use super::steps::chunk_of_sums;
+use super::{Algorithm, Architecture, Choice, Communicator, Function, NcclError, Protocol, prior};
 use crate::collectives::dispatcher;
 
 /// What a system's measurements decide; priors are NCCL's own constants. Times in seconds, shares of a sheet's rate;
@@ -215,7 +216,10 @@ impl Communicator<'_> {
         let mut best = (choice, self.time_of(function, choice, bytes, constants));
         if constants.even && choice.algorithm != Algorithm::PointToPoint {
             for least in self.taken_for_more_or_on_slower_links(function, bytes) {
-                for channels in least.channels..=self.channels() {
+                // Sums in NVLink's switches have their own channels, all of them.
+                let fixed = matches!(least.algorithm, Algorithm::Nvls | Algorithm::NvlsTree);
+                let most = if fixed { least.channels } else { self.channels() };
+                for channels in least.channels..=most {
                     let choice = Choice { channels, ..least };
                     let time = self.time_of(function, choice, bytes, constants);
                     if time < best.1 {
@@ -432,9 +436,17 @@ impl Communicator<'_> {
         let ranks = f64::from(self.layout.ranks);
         let size = bytes as f64;
         let part = (ranks - 1.0) / ranks;
-        let inside = self.scale_up() * constants.share_sums;
+        // Constants are those of Hopper: of a newer link NCCL expects less.
+        let architecture = self.hardware.architecture;
+        let kept = prior::nvls_efficiency(architecture) / prior::nvls_efficiency(Architecture::Hopper);
+        let inside = self.scale_up() * constants.share_sums * kept;
         let sent = if function == Function::AllReduce { size / part } else { size * part };
-        let mut time = sent / inside;
+        // A GPU copies its part to where switches read it, heads sum it and give it to all, and each copies it back: of a loop over
+        // all channels and heads one stage begins when the one before has ended.
+        let chunk = chunk_of_sums(choice, self.layout, bytes, step(choice.protocol, self.settings.buffer));
+        let a_loop = (chunk * u64::from(choice.channels) * u64::from(self.layout.ranks)) as f64;
+        let stages = if function == Function::AllReduce { 2.0 } else { 1.0 };
+        let mut time = (sent + stages * a_loop.min(sent)) / inside;
         let mut hops = 0.0;
         if choice.algorithm == Algorithm::NvlsTree {
             let passes = if self.layout.domains == 2 { 1.0 } else { 2.0 };

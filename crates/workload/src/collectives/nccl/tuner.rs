@@ -376,15 +376,28 @@ impl Communicator<'_> {
                 ranks: self.layout.members(),
                 domains: self.layout.domains,
             })?;
-        Ok(Choice { algorithm, protocol, channels: self.channels_for(algorithm, protocol, bytes) })
+        Ok(Choice { algorithm, protocol, channels: self.channels_of(algorithm, protocol, bytes) })
     }
 
     /// Channels of an algorithm and a protocol for `bytes`; all where nothing is chosen.
     pub(super) fn channels_of(&self, algorithm: Algorithm, protocol: Protocol, bytes: u64) -> u32 {
         match algorithm {
             Algorithm::PointToPoint => self.channels(),
+            Algorithm::Nvls | Algorithm::NvlsTree => self.channels_of_sums(),
             _ => self.channels_for(algorithm, protocol, bytes),
         }
+    }
+
+    /// Channels of sums in NVLink's switches, whatever the bytes (`transport/nvls.cc`, `NVLS_NCHANNELS_…`): on Blackwell fewer inside one
+    /// domain, since 2.27.
+    fn channels_of_sums(&self) -> u32 {
+        let settings = self.settings;
+        let found = match self.hardware.architecture {
+            Architecture::Blackwell if self.layout.domains == 1 && settings.version.since(27, 0) => 24,
+            Architecture::Blackwell => 32,
+            _ => 16,
+        };
+        found.min(settings.channels_most.unwrap_or(64)).max(settings.channels_least.unwrap_or(1)).max(1)
     }
 
     /// Channels used for `bytes`: NCCL takes fewer where a thread would have too little to do (`enqueue.cc`: thresholds

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub(crate) use switches::CHANNELS as SWITCH_CHANNELS;
+pub(super) use switches::chunk as chunk_of_sums;
 
 use super::time::step;
 use super::{Algorithm, Choice, Communicator, Function, Layout, Protocol};

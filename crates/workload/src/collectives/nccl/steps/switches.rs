@@ -32,7 +32,7 @@ const NVLS_CHUNK: u64 = 128 << 10;
 
 /// Chunk of an algorithm in which switches sum (`calcCollChunking` in `enqueue.cc`): less where the buffer would not keep all channels
 /// and heads busy. `step` is that of the protocol.
-pub(super) fn chunk(choice: Choice, layout: Layout, bytes: u64, step: u64) -> u64 {
+pub(in super::super) fn chunk(choice: Choice, layout: Layout, bytes: u64, step: u64) -> u64 {
     let (channels, heads) = (u64::from(choice.channels), u64::from(layout.ranks));
     let mut chunk = step;
     let rules: &[(u64, u64)] = match choice.algorithm {
