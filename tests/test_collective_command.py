@@ -47,7 +47,7 @@ def busbw(capfd: pytest.CaptureFixture[str], *arguments: str) -> float:
 
 
 def test_a_rack_is_one_domain_of_its_switches(capfd: pytest.CaptureFixture[str]) -> None:
-    """72 GB200 of a rack stay on NVLink: CoreWeave measured 839 GB/s (NCCL 2.26.2), where NICs of 50 GB/s would carry 50 a GPU."""
+    """72 GB200 of a rack stay on NVLink: CoreWeave measured 839 GB/s (NCCL 2.26.2)."""
     rack = ("--system", "gb200-nvl72", "--gpus")
     of_72 = busbw(capfd, *rack, "72")
     assert of_72 == pytest.approx(busbw(capfd, "--gpu", "GB200", "--gpus", "72", "--nic", "ConnectX-7"), rel=1e-9)
