@@ -1,7 +1,7 @@
 //! Products and attention by tiles and waves: closed forms, and what holds for every sheet and shape.
 
 use windtunnel_workload::model::{
-    AttentionShape, Device, Dtype, ExpertShape, Gemm, GpuSheet, KernelModel, KernelProfile, Rows, Tiles,
+    AttentionShape, Device, Dtype, ExpertShape, Flash, Gemm, GpuSheet, KernelModel, KernelProfile, Rows, Tiles,
 };
 
 fn sheets() -> Vec<GpuSheet> {
@@ -211,4 +211,48 @@ fn wrong_constants_of_a_sheet_are_named() {
         error.contains("`kernels.attention.bf16`: `share` must have pairs of features, ascending"),
         "{error}"
     );
+}
+
+/// A default kernel has one tile, and so is never faster than the best of all; alone it is what that tile takes.
+#[test]
+fn a_kernel_with_one_tile_is_no_faster_than_the_fastest() {
+    let free = Tiles { least: [16, 64], ..tiles() };
+    let time = |tiles: &Tiles, m| tiles.seconds(&DEVICE, Rows::Equal(8, m), 512, 4096, 2.0, 0.0, 1.0);
+    for m in [1, 16, 100, 128, 1000, 5000] {
+        let each: Vec<_> = [[16, 64], [64, 256], [128, 128], [256, 128]]
+            .map(|only| time(&Tiles { only: Some(only), ..free.clone() }, m))
+            .into();
+        assert!(each.iter().all(|&one| one >= time(&free, m)), "{m}");
+    }
+    // One tile of 128 by 128 of each of 8 matrices, 4 columns of tiles: 32 tiles, one wave.
+    let one = Tiles { only: Some([128, 128]), store: f64::INFINITY, ..free };
+    let tile = 1e-6 + 2.0 * 128.0 * 128.0 * 4096.0 / 5e11;
+    assert!((time(&one, 1) / tile - 1.0).abs() < 0.002);
+}
+
+/// A window that leaves keys out takes kernels of its own; one that does not, and a sheet that knows none, do not.
+#[test]
+fn a_window_takes_its_own_share_of_the_peak() {
+    let flash = Flash { share: vec![[128.0, 0.8]], serial: 1e-9, ..Flash::prior() };
+    let slower = Flash { windowed: vec![[128.0, 0.4]], ..flash.clone() };
+    let shape = |window| AttentionShape {
+        batch: 1,
+        heads: 64,
+        kv_heads: 8,
+        queries: 8192,
+        keys: 8192,
+        query_dim: 128,
+        value_dim: 128,
+        causal: true,
+        window,
+    };
+    let time = |flash: &Flash, window| flash.seconds(&DEVICE, &shape(window), 2.0, 2.0, 1.0, 1.0);
+    for window in [0, 8192, 10_000] {
+        assert_eq!(time(&slower, window), time(&flash, window));
+    }
+    let free = Flash { feed: 1e18, fill: 1e-12, ..flash.clone() };
+    let half = Flash { windowed: slower.windowed.clone(), ..free.clone() };
+    // Without loads and starts half the share is twice the time.
+    assert!((time(&half, 4096) / time(&free, 4096) - 2.0).abs() < 1e-3);
+    assert!(time(&slower, 4096) > time(&flash, 4096));
 }
