@@ -1,7 +1,8 @@
 //! Products and attention by tiles and waves: closed forms, and what holds for every sheet and shape.
 
 use windtunnel_workload::model::{
-    AttentionShape, Device, Dtype, ExpertShape, Flash, Gemm, GpuSheet, KernelModel, KernelProfile, Rows, Tiles,
+    AttentionShape, Device, Dtype, ExpertShape, Flash, Gemm, GpuSheet, KernelModel, KernelProfile, Rows,
+    Tiles,
 };
 
 fn sheets() -> Vec<GpuSheet> {
