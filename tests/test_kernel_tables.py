@@ -16,7 +16,7 @@ from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate import targets, validate
 from windtunnel.validate.systems import read_systems
-from windtunnel.validate.tables import READERS, aic, aic_gemm, aic_moe
+from windtunnel.validate.tables import READERS, aic, aic_gemm, aic_moe, aic_tactics
 from windtunnel.validate.written import written
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_configurations_that_may_take_each_others_tactics_are_told_apart() -> No
     def kernel(shape: str, tp: int, ep: int, form: str = "bf16", kind: str = "moe_torch_flow_cutlass") -> aic.Kernel:
         hidden, inter, _ = (int(part) for part in shape.split("x"))
         row = (16, 8, hidden, inter // tp, 2, 0, 1, 1)
-        return aic.Kernel("H100-SXM", "experts", form, row, shape, shape, 1e-3, f"{kind}/16/tp{tp}/ep{ep}/balanced")
+        return aic.Kernel("L40S", "experts", form, row, shape, shape, 1e-3, f"{kind}/16/tp{tp}/ep{ep}/balanced")
 
     equal = [kernel("4096x2048x256", 8, 4), kernel("4096x1024x512", 4, 8)]  # 256 inner features, 64 experts
     begins, longer = kernel("2048x768x128", 1, 128), kernel("2048x768x128", 1, 8)  # 1 expert and 16
@@ -118,6 +118,48 @@ def test_configurations_that_may_take_each_others_tactics_are_told_apart() -> No
     assert [kind(begins), kind(longer)] == ["shared", "own"]
     assert [kind(blocks), kind(triton)] == ["fixed", "fixed"]
     assert aic_moe.tactics(equal[:1])(equal[0]) == "own"
+    # Where the order of the runs is known, a row is by its own timings or by none.
+    known = [one._replace(gpu="H100-SXM") for one in equal]
+    assert [aic_moe.tactics(known)(one) for one in known] == ["own", "own"]
+    assert aic_moe.tactics(known)(known[0]._replace(format="bf16_default")) == "default"
+
+
+def test_the_first_of_a_name_in_a_session_is_timed_and_others_run_by_default() -> None:
+    def case(shape: str, tp: int, ep: int, distribution: str, form: str = "bf16") -> aic_tactics.Case:
+        return aic_tactics.Case(form, shape, 8, tp, ep, distribution)
+
+    even, skewed = "balanced", "power_law_1.2"
+    one, other = (case("4096x2048x256", 8, 4, even), case("4096x1024x512", 4, 8, even))
+    assert one.file == other.file == "bf16_4096_256_64"
+    again = one._replace(distribution=skewed)
+    order = list(enumerate([one, other, again]))
+    assert aic_tactics.by_default(order, []) == {other}
+    # A new session has no files: there the other configuration comes first.
+    assert aic_tactics.by_default(order, [1]) == {again}
+    assert aic_tactics.by_default(order, [1, 2]) == frozenset()
+    # One expert takes the file of sixteen, which sixteen never take of one.
+    single, many = (case("2048x768x128", 1, ep, even) for ep in (128, 8))
+    assert many.file.startswith(single.file)
+    assert aic_tactics.by_default([(0, many), (1, single)], []) == {single}
+    assert aic_tactics.by_default([(0, single), (1, many)], []) == frozenset()
+    # Kernels for few tokens write the same file with choices of their own; other formats write another one.
+    few = one._replace(format="bf16_min_latency")
+    assert aic_tactics.by_default([(0, one), (1, few), (2, one._replace(format="fp8"))], []) == {few}
+
+
+def test_the_order_of_the_runs_holds_every_case_once() -> None:
+    record = written("kernels", "order")
+    assert aic_tactics.defaults("L40S") is None
+    for architecture, forms in record["cases"].items():
+        places = [place for cases in forms.values() for three in cases.values() for place in three]
+        assert len(set(places)) == len(places), architecture
+    for gpu, runs in record["gpus"].items():
+        assert runs["sessions"] == sorted(runs["sessions"])
+        found = aic_tactics.defaults(gpu)
+        assert found
+        # Only names that several configurations have, or of which one begins another, can be taken.
+        forms = record["cases"][runs["architecture"]]
+        assert all(f"{c.shape}/{c.chosen}/tp{c.tp}/ep{c.ep}" in forms[c.format] for c in found)
 
 
 def test_a_row_whose_shape_a_fit_has_seen_is_predicted_without_its_block(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ still be found again, on the 16-bit products of a GPU, of whose cache it is a pr
 same.
 
 Rows whose kernel may have been chosen by the timings of another configuration (`aic_moe.tactics`) are not fitted on.
-They are scored.
+They are scored. A library's default kernel has the constants of its format, but one tile, the best of all, and a pace
+of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 READERS = (aic_gemm, aic_attention, aic_moe)
 FAMILIES = ("gemm", "attention", "decode", "experts")
 ATTENTIONS = ("attention", "decode")
-FORMATS = ("bf16", "bf16_kv8", "bf16_flashinfer", "bf16_kv8_flashinfer", "fp8", "fp8_block", "fp4", "fp4_min_latency")
+FORMATS = (
+    "bf16", "bf16_kv8", "bf16_flashinfer", "bf16_kv8_flashinfer", "fp8", "fp8_block", "fp4", "fp4_min_latency",
+    *aic_moe.DEFAULTS.values(),
+)  # fmt: skip
 
 PRODUCTS = {
     "share": 0.8, "feed": 8e10, "store": 5e10, "fill": 5e-7, "tail": 0.5, "memory": 0.8, "serial": 0.2,
@@ -55,8 +59,13 @@ RESIDENT = (0.5, 0.625, 0.75, 1.0)
 PREPARE = {"prepare.time": 8e-6, "prepare.passes": 0.5}
 LAUNCH = 2e-6
 """Launch of one kernel where rows hold the launches of several."""
+ONLY = ((16, 128), (32, 128), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))
+"""Tiles that a default kernel may have."""
+PACE = ("share", "feed", "fill", "tail", "memory", "serial")
+"""Constants of a default kernel that are its own."""
 ROWS = 60
-"""Fewer rows than these are not fitted."""
+FEW = 40
+"""Fewer rows than these are not fitted: `FEW` of a default kernel, of which fewer constants are."""
 MOST = {"gemm": 1200, "decode": 1200}
 FEWER = 400
 """A fit takes at most so many rows, evenly from all: fewer of experts, which are five draws each, and of attention."""
@@ -89,10 +98,17 @@ class Fit:
         return float(np.percentile(np.abs(self.errors), 95))
 
 
-def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident: float | None = None) -> Fit:
+def fit(
+    kernels: Sequence[aic.Kernel],
+    *,
+    launch: float | None = None,
+    resident: float | None = None,
+    chosen: Fit | None = None,
+) -> Fit:
     """Fits the kernels of one GPU, family and format.
 
-    `launch` and `resident`: those of wider formats and other kernels, which are then not fitted.
+    `launch` and `resident`: those of wider formats and other kernels, which are then not fitted. `chosen`: of a
+    library's default kernel the fit of its format, where kernels are chosen. Each part is left out of both.
     """
     first = kernels[0]
     seconds = np.array([kernel.seconds for kernel in kernels])
@@ -111,7 +127,10 @@ def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident:
             if best is None or cost < best[0]:
                 best = (cost, fixed, priors)
 
-    choices = _choices(first, kernels, launch, RESIDENT[-1] if resident is None else resident)
+    if chosen is None:
+        choices = _choices(first, kernels, launch, RESIDENT[-1] if resident is None else resident)
+    else:
+        choices = [_default(chosen.constants, tile) for tile in ONLY]
     if len(choices) == 1 and (resident is not None or first.family == "decode"):
         best = (0.0, *choices[0])
     else:
@@ -126,7 +145,10 @@ def fit(kernels: Sequence[aic.Kernel], *, launch: float | None = None, resident:
     errors, without = np.zeros(len(rows)), []
     for part in range(aic.FOLDS):
         inside, outside = everything[parts[everything] != part], np.flatnonzero(parts == part)
-        found, _ = _fitted(first, rows, seconds, _some(inside, most), fixed, start) if len(inside) else (constants, {})
+        held = fixed
+        if chosen is not None:
+            held, _ = _default(chosen.without[part], (fixed["only.rows"], fixed["only.columns"]))
+        found, _ = _fitted(first, rows, seconds, _some(inside, most), held, start) if len(inside) else (constants, {})
         without.append(found)
         if len(outside):
             errors[outside] = _ask(first, rows, outside, found) / seconds[outside] - 1
@@ -142,8 +164,10 @@ def _choices(
     if first.family in ATTENTIONS:
         features = sorted({kernel.row[4] for kernel in kernels})
         shares = {f"share.{count}": 0.6 for count in features}
+        cut = {kernel.row[4] for kernel in kernels if 0 < kernel.row[5] < kernel.row[1]}
         if first.family == "decode":
             return [({"launch": LAUNCH}, {**shares, **ATTENTION, **PREPARE})]
+        shares |= {f"windowed.{count}": 0.6 for count in sorted(cut)}
         return [({**held, "launch": LAUNCH}, {**shares, **ATTENTION, **CACHED, **PREPARE})]
     if first.family == "experts":
         return [({**held, "least.rows": 16, "least.columns": 64}, dict(EXPERTS))]
@@ -159,6 +183,12 @@ def _choices(
         if rows < 128:
             found.append((tile, {**priors, **CUT}))
     return found
+
+
+def _default(chosen: Mapping[str, float], tile: tuple[float, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """What is held and what is fitted of a default kernel with one tile, by the constants of chosen kernels."""
+    held = {name: value for name, value in chosen.items() if name not in PACE and not name.startswith("least")}
+    return {**held, "only.rows": tile[0], "only.columns": tile[1]}, {name: chosen[name] for name in PACE}
 
 
 def _some(rows: np.ndarray, most: int) -> np.ndarray:
@@ -191,7 +221,9 @@ def _fitted(
     return {name: _rounded(name, value) for name, value in values.items()}, found.refused
 
 
-SHARES = ("share", "tail", "memory", "serial", "cut.traffic", "convert.memory")
+LISTS = ("share", "windowed")
+"""Shares by features of a head."""
+SHARES = ("share", "windowed", "tail", "memory", "serial", "cut.traffic", "convert.memory")
 
 
 def _rounded(name: str, value: float) -> float:
@@ -235,7 +267,9 @@ def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
     """Fits every family and format that has rows enough.
 
     Formats narrower than 16 bits take the launch of those, and all take the share of the cache that the first found.
+    A default kernel takes what it has of the other kernels of its format.
     """
+    found_of: dict[str, Fit] = {}
     groups: dict[tuple[str, str], list[aic.Kernel]] = {}
     for kernel in kernels:
         groups.setdefault((kernel.family, kernel.format), []).append(kernel)
@@ -243,10 +277,13 @@ def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
     resident: float | None = None
     for family, form in sorted(groups, key=lambda key: (FAMILIES.index(key[0]), FORMATS.index(key[1]))):
         group = groups[family, form]
-        if sum(kernel.fitted for kernel in group) < ROWS:
+        chosen = found_of.get(form.removesuffix("_default")) if form in aic_moe.DEFAULTS.values() else None
+        if sum(kernel.fitted for kernel in group) < (ROWS if chosen is None else FEW):
             continue
         narrow = family == "gemm" and form != "bf16"
-        found = fit(group, launch=launch if narrow else None, resident=resident)
+        found = fit(group, launch=launch if narrow else None, resident=resident, chosen=chosen)
+        if family == "experts":
+            found_of[form] = found
         resident = resident or found.constants.get("resident")
         if (family, form) == ("gemm", "bf16"):
             launch = found.constants["launch"]
@@ -290,11 +327,14 @@ def shown(family: str, constants: Mapping[str, float]) -> str:
     """Constants as a sheet has them."""
     parts: dict[str, dict[str, str]] = {"": {}}
     if family in ATTENTIONS:
-        shares = sorted((int(name[6:]), value) for name, value in constants.items() if name.startswith("share."))
-        parts[""]["share"] = "[" + ", ".join(f"[{features}, {value:g}]" for features, value in shares) + "]"
+        for kind in LISTS:
+            found = [name.split(".") for name in constants if name.startswith(f"{kind}.")]
+            shares = sorted((int(features), constants[f"{kind}.{features}"]) for _, features in found)
+            if shares:
+                parts[""][kind] = "[" + ", ".join(f"[{features}, {value:g}]" for features, value in shares) + "]"
     for name, value in constants.items():
         first, _, second = name.partition(".")
-        if first == "least" or (family in ATTENTIONS and first == "share"):
+        if first in {"least", "only"} or (family in ATTENTIONS and first in LISTS):
             continue
         text = f"{value:g}"
         if (second or first) in {"feed", "store"}:
@@ -307,6 +347,8 @@ def shown(family: str, constants: Mapping[str, float]) -> str:
             parts[""][name] = text
     if "least.rows" in constants:
         parts[""]["least"] = f"[{constants['least.rows']:g}, {constants['least.columns']:g}]"
+    if "only.rows" in constants:
+        parts[""]["only"] = f"[{constants['only.rows']:g}, {constants['only.columns']:g}]"
     inner = [f"{name}: {text}" for name, text in parts.pop("").items()]
     inner += [
         f"{name}: {{{', '.join(f'{key}: {text}' for key, text in entries.items())}}}" for name, entries in parts.items()

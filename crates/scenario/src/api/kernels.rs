@@ -28,10 +28,10 @@ fn wrong(error: impl ToString) -> Failure {
 /// Format of the factors, their bytes a number, and those of keys and values.
 fn format_of(name: &str) -> Result<(Dtype, f64, f64), Failure> {
     match name {
-        "bf16" | "bf16_flashinfer" => Ok((Dtype::Bf16, 2.0, 2.0)),
+        "bf16" | "bf16_flashinfer" | "bf16_default" => Ok((Dtype::Bf16, 2.0, 2.0)),
         "bf16_kv8" | "bf16_kv8_flashinfer" => Ok((Dtype::Bf16, 2.0, 1.0)),
-        "fp8" | "fp8_block" => Ok((Dtype::Fp8, 1.0, 1.0)),
-        "fp4" | "fp4_min_latency" => Ok((Dtype::Fp4, 0.5, 0.5)),
+        "fp8" | "fp8_block" | "fp8_default" => Ok((Dtype::Fp8, 1.0, 1.0)),
+        "fp4" | "fp4_min_latency" | "fp4_default" => Ok((Dtype::Fp4, 0.5, 0.5)),
         _ => {
             let known = ByFormat::<Tiles>::default().all().map(|(known, _)| known);
             let near = nearest(name, known).unwrap_or("bf16");

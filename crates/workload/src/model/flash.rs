@@ -4,8 +4,9 @@
 //! them, those up to the diagonal (causal), or those of a window before it; blocks on an edge are computed whole. The work
 //! of all blocks spreads over the multiprocessors, none of which is done before its longest block is; of that longest block
 //! the share `tail` is added, which the last wave leaves idle. Queries, keys, values and results pass through memory once.
-//! Blocks are of 64 or of 128 queries and keys, whichever is faster. The share of the peak depends on the features of a head,
-//! for which each library has kernels of their own (Dao 2023, arXiv:2307.08691; Shah et al. 2024, arXiv:2407.08608).
+//! Blocks are of 16 to 128 queries and keys, whichever is fastest. The share of the peak depends on the features of a head,
+//! for which each library has kernels of their own (Dao 2023, arXiv:2307.08691; Shah et al. 2024, arXiv:2407.08608), and on
+//! whether a window leaves keys out: those are other kernels again.
 
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use super::kernels::AttentionShape;
 use super::tiles::{Device, amount, factor, missed, one, part, rate, seconds};
 
 /// Queries and keys of a block.
-const BLOCKS: [u64; 2] = [64, 128];
+const BLOCKS: [u64; 4] = [16, 32, 64, 128];
 
 /// What an inference library does in kernels of its own before attention: positions, and keys and values put in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Prepare {
 pub struct Flash {
     /// Share of the peak in the loop over keys, for heads of up to so many features: `[features, share]`, ascending.
     pub share: Vec<[f64; 2]>,
+    /// The same of kernels whose window leaves keys out, a window being shorter than the sequence; absent: as `share`.
+    #[serde(default)]
+    pub windowed: Vec<[f64; 2]>,
     /// Numbers of keys and values per second, times features, that a multiprocessor loads.
     #[serde(deserialize_with = "rate")]
     pub feed: f64,
@@ -67,6 +71,7 @@ impl Flash {
     pub fn prior() -> Self {
         Self {
             share: vec![[128.0, 0.6]],
+            windowed: Vec::new(),
             feed: 100e9,
             fill: 500e-9,
             tail: 0.3,
@@ -81,18 +86,25 @@ impl Flash {
 
     /// Why these constants cannot be used.
     pub(super) fn wrong(&self) -> Option<String> {
-        let ascending = self.share.windows(2).all(|pair| pair[0][0] < pair[1][0]);
-        let inside =
-            self.share.iter().all(|&[features, share]| features > 0.0 && share > 0.0 && share <= 1.0);
-        (self.share.is_empty() || !ascending || !inside).then(|| {
-            "`share` must have pairs of features, ascending, and a share above 0 and at most 1".to_owned()
+        let right = |shares: &[[f64; 2]]| {
+            shares.windows(2).all(|pair| pair[0][0] < pair[1][0])
+                && shares.iter().all(|&[features, share]| features > 0.0 && share > 0.0 && share <= 1.0)
+        };
+        (self.share.is_empty() || !right(&self.share) || !right(&self.windowed)).then(|| {
+            "`share` and `windowed` must have pairs of features, ascending, and a share above 0 and at most 1".to_owned()
         })
     }
 
     /// The share of the peak for heads of `features`: that of the next kernel made for as many, else of the last.
     fn share_for(&self, features: u64) -> f64 {
-        let found = self.share.iter().find(|[most, _]| features as f64 <= *most).or(self.share.last());
-        found.map_or(1.0, |&[_, share]| share)
+        share_of(&self.share, features).unwrap_or(1.0)
+    }
+
+    /// The same for one kernel: of those with a window, where it leaves keys out.
+    fn share_at(&self, shape: &AttentionShape) -> f64 {
+        let features = shape.query_dim.midpoint(shape.value_dim);
+        let cut = shape.window > 0 && shape.window < shape.keys;
+        cut.then(|| share_of(&self.windowed, features)).flatten().unwrap_or_else(|| self.share_for(features))
     }
 
     /// Share of the peak that long sequences reach with heads of `features`.
@@ -123,7 +135,7 @@ impl Flash {
         missed: f64,
     ) -> f64 {
         let features = (shape.query_dim + shape.value_dim) as f64;
-        let one = device.peak * self.share_for(shape.query_dim.midpoint(shape.value_dim)) / device.sms as f64;
+        let one = device.peak * self.share_at(shape) / device.sms as f64;
         let heads = (shape.batch * shape.heads) as f64;
         let sms = device.sms as f64;
         let mut best = f64::INFINITY;
@@ -179,13 +191,16 @@ impl Flash {
     /// # Errors
     /// The names there are.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
-        if let Some(features) = name.strip_prefix("share.").and_then(|text| text.parse::<f64>().ok()) {
+        if let Some((list, features)) = name.split_once('.')
+            && let ("share" | "windowed", Ok(features)) = (list, features.parse::<f64>())
+        {
+            let shares = if list == "share" { &mut self.share } else { &mut self.windowed };
             let value = value.min(1.0);
-            match self.share.iter_mut().find(|pair| pair[0] == features) {
+            match shares.iter_mut().find(|pair| pair[0] == features) {
                 Some(pair) => pair[1] = value,
                 None => {
-                    self.share.push([features, value]);
-                    self.share.sort_by(|a, b| a[0].total_cmp(&b[0]));
+                    shares.push([features, value]);
+                    shares.sort_by(|a, b| a[0].total_cmp(&b[0]));
                 }
             }
             return Ok(());
@@ -204,13 +219,18 @@ impl Flash {
             "prepare.passes" => self.prepare.get_or_insert(none).passes = value,
             _ => {
                 return Err(format!(
-                    "no constant `{name}`\n\nhint: there are share.FEATURES, feed, fill, tail, memory, serial, launch, cached, \
+                    "no constant `{name}`\n\nhint: there are share.FEATURES, windowed.FEATURES, feed, fill, tail, memory, serial, launch, cached, \
                      resident, prepare.time, prepare.passes"
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// The share of the next kernel made for as many features, else of the last.
+fn share_of(shares: &[[f64; 2]], features: u64) -> Option<f64> {
+    shares.iter().find(|[most, _]| features as f64 <= *most).or(shares.last()).map(|&[_, share]| share)
 }
 
 /// Bytes of queries, results, keys and values.

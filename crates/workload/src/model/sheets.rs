@@ -126,6 +126,12 @@ pub struct ByFormat<T> {
     pub fp4: Option<Fitted<T>>,
     /// As `fp4`, by kernels for few tokens (TensorRT-LLM's `min_latency`).
     pub fp4_min_latency: Option<Fitted<T>>,
+    /// As `bf16`, by a library's default kernel, which nothing was timed to choose.
+    pub bf16_default: Option<Fitted<T>>,
+    /// As `fp8`, by that kernel.
+    pub fp8_default: Option<Fitted<T>>,
+    /// As `fp4`, by that kernel.
+    pub fp4_default: Option<Fitted<T>>,
 }
 
 impl<T> Default for ByFormat<T> {
@@ -139,6 +145,9 @@ impl<T> Default for ByFormat<T> {
             fp8_block: None,
             fp4: None,
             fp4_min_latency: None,
+            bf16_default: None,
+            fp8_default: None,
+            fp4_default: None,
         }
     }
 }
@@ -150,7 +159,7 @@ impl<T> ByFormat<T> {
     }
 
     /// All, by name.
-    pub fn all(&self) -> [(&'static str, Option<&Fitted<T>>); 8] {
+    pub fn all(&self) -> [(&'static str, Option<&Fitted<T>>); 11] {
         [
             ("bf16", self.bf16.as_ref()),
             ("bf16_kv8", self.bf16_kv8.as_ref()),
@@ -160,6 +169,9 @@ impl<T> ByFormat<T> {
             ("fp8_block", self.fp8_block.as_ref()),
             ("fp4", self.fp4.as_ref()),
             ("fp4_min_latency", self.fp4_min_latency.as_ref()),
+            ("bf16_default", self.bf16_default.as_ref()),
+            ("fp8_default", self.fp8_default.as_ref()),
+            ("fp4_default", self.fp4_default.as_ref()),
         ]
     }
 }

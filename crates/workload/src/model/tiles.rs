@@ -194,6 +194,10 @@ pub struct Tiles {
     /// Rows and columns of the smallest tile.
     #[serde(default = "least")]
     pub least: [u64; 2],
+    /// Rows and columns of the only tile there is, where a library takes its default kernel unasked; absent: the fastest is
+    /// taken.
+    #[serde(default)]
+    pub only: Option<[u64; 2]>,
     /// Factor on the bandwidth where operands are still in the cache; absent: they never are.
     #[serde(default = "one", deserialize_with = "factor")]
     pub cached: f64,
@@ -278,6 +282,7 @@ impl Tiles {
         convert: None,
         routing: None,
         least: [16, 64],
+        only: None,
         cached: 1.0,
         resident: 1.0,
     };
@@ -333,7 +338,11 @@ impl Tiles {
         // Experts are many and sizes of one height stand together: their rows are counted once for all.
         let mut counted = (0, 0);
         for [height, columns] in TILES {
-            if height < self.least[0] || columns < self.least[1] {
+            let wanted = match self.only {
+                Some(only) => only == [height, columns],
+                None => height >= self.least[0] && columns >= self.least[1],
+            };
+            if !wanted {
                 continue;
             }
             if counted.0 != height {
@@ -400,13 +409,15 @@ impl Tiles {
             "routing.expert" => self.routing.get_or_insert(Routing::NONE).expert = value,
             "least.rows" => self.least[0] = value as u64,
             "least.columns" => self.least[1] = value as u64,
+            "only.rows" => self.only.get_or_insert([0, 0])[0] = value as u64,
+            "only.columns" => self.only.get_or_insert([0, 0])[1] = value as u64,
             "cut.time" => self.cut.get_or_insert(Cut { time: 0.0, traffic: 0.0 }).time = value,
             "cut.traffic" => self.cut.get_or_insert(Cut { time: 0.0, traffic: 0.0 }).traffic = value.min(1.0),
             _ => {
                 return Err(format!(
                     "no constant `{name}`\n\nhint: there are share, feed, store, fill, tail, memory, serial, launch, cached, \
                      resident, cut.time, cut.traffic, convert.time, convert.memory, convert.row, routing.copies, routing.choices, \
-                     routing.expert, least.rows, least.columns"
+                     routing.expert, least.rows, least.columns, only.rows, only.columns"
                 ));
             }
         }

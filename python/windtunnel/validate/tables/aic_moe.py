@@ -14,11 +14,9 @@ RTX PRO 6000 has, computes the choices of all tokens, those of other ranks by th
 
 The five draws and all repeats use the same weights, of which a cache that is large enough keeps those that are met.
 
-TensorRT-LLM times its kernels for a configuration and takes the fastest. The program that made the table keeps what was
-found in a file named by format, hidden features, inner features on a rank and experts on a rank, and a configuration
-takes the first file whose name *begins* with its own (github.com/ai-dynamo/aiconfigurator, collector/trtllm/
-collect_moe.py, `cache_path`). So one of two configurations whose names are equal, or of which one begins with the other
-(1 and 16 experts), may run by what was found for the other, or by the library's default. `tactics` tells these apart.
+TensorRT-LLM times its kernels for a configuration and takes the fastest, where nothing keeps it from it
+(`aic_tactics`). Cases that ran by its default kernel have formats of their own, `bf16_default`; `tactics` tells rows
+apart.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from windtunnel.validate.rows import Row, Table
-from windtunnel.validate.tables import aic
+from windtunnel.validate.tables import aic, aic_tactics
 from windtunnel.validate.tables.common import lines
 
 if TYPE_CHECKING:
@@ -52,6 +50,8 @@ TRITON_BLOCK = "triton_fp8_block"
 """The kernels that compute choices of other ranks, by parts of their names."""
 MOST = 0.8
 """Weights of experts reach up to this share of the tokens."""
+DEFAULTS = {form: f"{form}_default" for form in ("bf16", "fp8", "fp4")}
+"""Formats of rows that ran by the library's default kernel. Kernels for few tokens have none that is slower."""
 DRAWS = 5
 """Draws of a skewed distribution whose times are averaged."""
 
@@ -185,9 +185,11 @@ def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
             if table is not None:
                 table.exclude("experts or features are not a multiple of the ranks")
             continue
-        form = place[1] + ("_min_latency" if kind.endswith("min_latency") else "")
+        form = place[1] + (aic_tactics.MIN_LATENCY if kind.endswith("min_latency") else "")
         ups = 1 if "nongated" in kind else 2
         shape = f"{hidden}x{inter}x{experts}"
+        if aic_tactics.Case(form, shape, chosen, tp, ep, distribution) in (aic_tactics.defaults(place[0]) or ()):
+            form = DEFAULTS.get(form, form)
         found = computed(loads(tokens, experts, chosen, ep, distribution), kind, tokens, chosen, ep)
         repeated = touched(found, hidden, inter // tp, ups, aic.WIDTHS[place[1]])
         first, *more = (
@@ -201,10 +203,11 @@ def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
 
 
 def tactics(found: Iterable[aic.Kernel]) -> Callable[[aic.Kernel], str]:
-    """Whose timings chose a row's kernel, by the names of all configurations in `found`.
+    """What chose a row's kernel.
 
-    `own`; `shared` where another configuration's file may have been taken; `fixed` where none are timed (SGLang's
-    kernels, and those of 8 bits with a scale a block).
+    `own`: timings of its own; `default`: nothing, it is the library's default kernel; `shared`: not known, by the
+    names of all configurations in `found` another one's file may have been taken, and the order of the runs is not
+    known; `fixed`: none are timed (SGLang's kernels, and those of 8 bits with a scale a block).
     """
     names: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for kernel in found:
@@ -218,7 +221,10 @@ def tactics(found: Iterable[aic.Kernel]) -> Callable[[aic.Kernel], str]:
     def kind(kernel: aic.Kernel) -> str:
         if not kernel.kind.startswith(TUNED) or kernel.format == "fp8_block":
             return "fixed"
-        return "shared" if _name(kernel) in shared else "own"
+        if kernel.format in DEFAULTS.values():
+            return "default"
+        unknown = aic_tactics.defaults(kernel.gpu) is None
+        return "shared" if unknown and _name(kernel) in shared else "own"
 
     return kind
 
@@ -244,13 +250,14 @@ def read(data: Path, systems: Mapping[str, System]) -> Table | None:  # noqa: AR
 
 def _row(kernel: aic.Kernel, scenario: Mapping[str, object], tactics: str) -> Row:
     library, tokens, tp, ep, distribution = kernel.kind.split("/")
+    form = kernel.format.removesuffix("_default")
     return Row(
-        id=f"aic-moe/{kernel.gpu}/{kernel.format}/{kernel.shape}/{tokens}/{tp}-{ep}/{distribution}/{library}",
+        id=f"aic-moe/{kernel.gpu}/{form}/{kernel.shape}/{tokens}/{tp}-{ep}/{distribution}/{library}",
         system=kernel.gpu,
         measured=kernel.seconds,
         scenario=scenario,
         groups={
-            "GPU, format": f"{kernel.gpu}, {kernel.format.removesuffix('_min_latency')}",
+            "GPU, format": f"{kernel.gpu}, {form.removesuffix('_min_latency')}",
             "distribution": distribution,
             "library": library,
             "tactics": tactics,
