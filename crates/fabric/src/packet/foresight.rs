@@ -13,7 +13,7 @@ use prefetch_index::prefetch_index;
 
 use super::engine::Engine;
 use super::packets::Packet;
-use super::transport::Transport;
+use super::transport::{Dispatcher, Transport};
 
 /// More ports than a core's first caches hold, with what waits there.
 const LARGE: usize = 1 << 12;
@@ -38,6 +38,7 @@ impl<T: Transport> Engine<T> {
                 }
             }
         }
+        self.foresee_start(first);
         if ports.len() > LARGE {
             self.foresee_queue(first);
         }
@@ -58,9 +59,34 @@ impl<T: Transport> Engine<T> {
         } else if let Some(receiver) = self.pairs.receivers.get(packet.flow as usize) {
             receiver.prefetch();
         }
+        self.foresee_desk(packet);
         if self.fabric.ports.len() > LARGE {
             prefetch_index(&self.pairs.nics, packet.to as usize);
             prefetch_index(&self.fabric.ports, packet.to as usize);
+        }
+    }
+
+    /// Has the dispatcher of the NIC port at the end of its way fetch what it keeps.
+    #[inline]
+    fn foresee_desk(&self, packet: &Packet) {
+        let Some(dispatch) = self.dispatch.get() else { return };
+        let back = packet.kind.goes_back();
+        let halves = if back { &dispatch.senders } else { &dispatch.receivers };
+        if let Some(half) = halves.get(packet.flow as usize)
+            && let Some(desk) = dispatch.desks.get(packet.to as usize)
+        {
+            self.dispatcher.foresee(&desk.state, half.number, back, &packet.load());
+        }
+    }
+
+    /// Fetches the packet that starts as the first one on a port's cable comes, where ports have lines.
+    #[inline]
+    fn foresee_start(&self, port: u32) {
+        if let Some(dispatch) = self.dispatch.get()
+            && let Some(packet) = self.packets.get(self.fabric.ports[port as usize].flight.head)
+            && let Some(head) = dispatch.lines.head(packet.joined as u32)
+        {
+            self.packets.prefetch(head);
         }
     }
 

@@ -328,6 +328,13 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
     /// A message has been handed over.
     fn on_message(&self, nic: &mut Self::Nic, message: &Joined, out: &mut Outbox);
 
+    /// `load` is about to arrive, a note or a data packet of the queue pair `flow` as in [`Heard`]: what it will be about may be brought
+    /// from memory.
+    #[inline]
+    fn foresee(&self, nic: &Self::Nic, flow: u32, back: bool, load: &Load) {
+        let _ = (nic, flow, back, load);
+    }
+
     /// A note has arrived.
     fn on_note(&self, nic: &mut Self::Nic, heard: &Heard, out: &mut Outbox);
 
