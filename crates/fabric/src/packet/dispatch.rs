@@ -183,7 +183,7 @@ impl<T: Transport> Engine<T> {
                 break;
             }
             if port.free_at > now {
-                self.wake_busy_desk(p);
+                self.wake_waiting_desk(p, now);
                 break;
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return };
@@ -219,14 +219,16 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.rearm_desk(p, now);
+        self.foresee_sends(p);
     }
 
-    /// Sees to it that NIC port `p`, which is busy, is woken when it may start something if nothing reaches it before.
+    /// Sees to it that NIC port `p`, which is busy or where something waits, is woken when it may start something if nothing reaches it
+    /// before.
     #[inline]
-    pub(super) fn wake_busy_desk(&mut self, p: u32) {
+    pub(super) fn wake_waiting_desk(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get() else { return };
         let port = &self.fabric.ports[p as usize];
-        let mut at = port.free_at;
+        let mut at = port.free_at.max(now);
         if self.pairs.nics[p as usize].wake <= at {
             return;
         }

@@ -34,12 +34,17 @@ impl<T: Transport> Engine<T> {
         dispatch.lines = PortLines::new(&rules, count, kinds);
     }
 
-    /// The kind of port `p` has changed, and with it its rate and its tokens.
+    /// The kind of port `p` has changed, and with it its rate and its tokens: what waits may start at another time than was foreseen.
     pub(super) fn lay_line_anew(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
-        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
-        if !self.fabric.is_of_switch(p) && self.owns(p) && self.fabric.ports[p as usize].free_at > now {
-            self.wake_busy_desk(p);
+        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind, now);
+        if dispatch.lines.places[p as usize].some == 0 || !self.owns(p) {
+            return;
+        }
+        if self.fabric.is_of_switch(p) {
+            self.serve_line(p, now);
+        } else {
+            self.wake_waiting_desk(p, now);
         }
     }
 

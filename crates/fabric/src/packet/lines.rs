@@ -111,9 +111,20 @@ impl PortLines {
         Self { rules: rules.iter().map(Rule::new).collect(), count, places: kinds.map(place).collect() }
     }
 
-    /// Lays out port `p` by the rule of the links of `kind`.
-    pub(super) fn lay_anew(&mut self, p: u32, kind: u16) {
-        self.places[p as usize].rule = kind;
+    /// Lays out port `p` by the rule of the links of `kind`. What its buckets lack is so many tokens still, which come at the new rate, and
+    /// nothing keeps on waiting for the time that the old one had it wait for.
+    pub(super) fn lay_anew(&mut self, p: u32, kind: u16, now: u64) {
+        let place = &mut self.places[p as usize];
+        let [old, new] = [place.rule, kind].map(|rule| &self.rules[usize::from(rule)].laws);
+        for ((line, old), new) in place.lines.iter_mut().zip(old).zip(new) {
+            let lacks = line.full_at.saturating_sub(now);
+            if lacks > 0 && old.interval != 0 {
+                let time = u128::from(lacks) * u128::from(new.interval) / u128::from(old.interval);
+                line.full_at = now + u64::try_from(time).unwrap_or(u64::MAX / 2);
+            }
+        }
+        place.rule = kind;
+        place.since = place.since.min(now);
     }
 
     /// Has port `p` brought from memory, with its first line.

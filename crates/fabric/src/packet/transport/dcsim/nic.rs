@@ -127,7 +127,9 @@ impl DcsimNic {
             Load::Data(_) => prefetch_index(&self.peers, flow as usize),
             Load::Note(note) if back => {
                 let place = note.a.wrapping_sub(self.first) as usize;
-                if note.kind == SIM_ACK && let Some(probe) = self.probes.get(place) {
+                if note.kind == SIM_ACK
+                    && let Some(probe) = self.probes.get(place)
+                {
                     prefetch_index(from_ref(probe), 0);
                 }
                 prefetch_index(&self.flows, flow as usize);
@@ -138,17 +140,24 @@ impl DcsimNic {
 
     /// The same of the next SIM.
     #[inline]
-    fn foresee_turn(&self) {
+    fn foresee_turn(&self, out: &mut Outbox) {
         let ring = self.turns.front().and_then(|&group| self.rings.get(group as usize));
         if let Some(&number) = ring.and_then(VecDeque::front) {
             prefetch_index(&self.flows, number as usize);
+            out.soon(number, false);
         }
     }
 
     /// The same of what is due next.
     #[inline]
-    fn foresee_due(&self) {
-        if let Some(probe) = self.probes.get(self.passed) {
+    fn foresee_due(&self, out: &mut Outbox) {
+        // These were fetched calls ago.
+        for (place, data) in [(self.passed, true), (self.passed + 1, false)] {
+            if let Some(probe) = self.probes.get(place) {
+                out.soon(probe.flow, data);
+            }
+        }
+        if let Some(probe) = self.probes.get(self.passed + 3) {
             prefetch_index(from_ref(probe), 0);
         }
         if let Some(probe) = self.probes.front() {
@@ -243,7 +252,7 @@ impl DcsimNic {
             self.queued += 1;
             out.send(parcel(number, Load::Note(Note { kind: SIM, a: id, b: 0, c: 0 }), SIM, path));
         }
-        self.foresee_turn();
+        self.foresee_turn(out);
     }
 
     /// A path number that no SIM under way has.
@@ -450,7 +459,7 @@ impl DcsimNic {
         self.look_at_owed(now, out);
         self.refill(dcsim, out);
         self.due = self.earliest();
-        self.foresee_due();
+        self.foresee_due(out);
     }
 
     /// DATA that are overdue. Those before the first that is neither are forgotten too, where the first is due or there are twice as many
