@@ -28,6 +28,20 @@ use super::transport::{
     SILENCE, Sent, Transport,
 };
 
+impl Packet {
+    /// What a dispatcher has put into it, of a note.
+    #[inline]
+    fn note(&self) -> Note {
+        Note { kind: self.queue >> LINE_BITS, a: self.sequence, b: self.detail, c: self.stamp }
+    }
+
+    /// What a dispatcher has put into it.
+    #[inline]
+    pub(super) fn load(&self) -> Load {
+        if self.kind == Kind::Data { Load::Data(self.sequence) } else { Load::Note(self.note()) }
+    }
+}
+
 /// Set in a waiting packet's note of whose it is if it goes back.
 const BACK: u64 = 1 << 32;
 
@@ -169,13 +183,14 @@ impl<T: Transport> Engine<T> {
                 break;
             }
             if port.free_at > now {
-                self.wake_busy_desk(p);
+                self.wake_waiting_desk(p, now);
                 break;
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return };
-            match dispatch.lines.choose(p, now) {
+            let (place, rule) = dispatch.lines.at(p);
+            match place.choose(rule, now) {
                 Choice::Serve(line) => {
-                    let id = dispatch.lines.take(p, line, now, &mut self.packets);
+                    let (id, _) = place.take(rule, line, now, &mut self.packets);
                     self.begin_at_desk(p, id, now);
                 }
                 choice => {
@@ -204,14 +219,19 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.rearm_desk(p, now);
+        self.foresee_sends(p);
     }
 
-    /// Sees to it that NIC port `p`, which is busy, is woken when it may start something if nothing reaches it before.
+    /// Sees to it that NIC port `p`, which is busy or where something waits, is woken when it may start something if nothing reaches it
+    /// before.
     #[inline]
-    pub(super) fn wake_busy_desk(&mut self, p: u32) {
+    pub(super) fn wake_waiting_desk(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get() else { return };
         let port = &self.fabric.ports[p as usize];
-        let mut at = port.free_at;
+        let mut at = port.free_at.max(now);
+        if self.pairs.nics[p as usize].wake <= at {
+            return;
+        }
         if !T::Dispatcher::PULLS && port.waiting[DATA].is_empty() {
             match dispatch.lines.choose(p, at) {
                 Choice::Serve(_) => {}
@@ -363,13 +383,10 @@ impl<T: Transport> Engine<T> {
         }
         let whose = packet.next_time;
         let data = packet.kind == Kind::Data;
-        let load = if data {
+        if data {
             packet.stamp = now;
-            Load::Data(packet.sequence)
-        } else {
-            let kind = packet.queue >> LINE_BITS;
-            Load::Note(Note { kind, a: packet.sequence, b: packet.detail, c: packet.stamp })
-        };
+        }
+        let load = packet.load();
         let path = packet.path;
         let wire = u32::from(packet.wire);
         self.begin(p, id, now);
@@ -401,8 +418,7 @@ impl<T: Transport> Engine<T> {
             }
             let Some(dispatch) = self.dispatch.get_mut() else { return true };
             let half = if back { dispatch.senders[slot as usize] } else { dispatch.receivers[slot as usize] };
-            let kind = packet.queue >> LINE_BITS;
-            let note = Note { kind, a: packet.sequence, b: packet.detail, c: packet.stamp };
+            let note = packet.note();
             let heard = Heard { now: Time::from_ps(now), flow: half.number, back, note, path, marked };
             let desk = &mut dispatch.desks[to as usize];
             desk.heard = now;

@@ -12,7 +12,9 @@ use super::transport::{Dispatcher, FabricFacts, Feature, LinePort, MOST_LINES, T
 fn line_of(packet: &Packet, count: usize) -> usize {
     let last = count - 1;
     let own = packet.flags & flag::REDUCED == 0;
-    if own { usize::from(packet.queue & ((1 << LINE_BITS) - 1)).min(last) } else { last }
+    let line = if own { usize::from(packet.queue & ((1 << LINE_BITS) - 1)).min(last) } else { last };
+    // Never more than the last, which spares looks at the bounds.
+    line % MOST_LINES
 }
 
 impl<T: Transport> Engine<T> {
@@ -32,38 +34,41 @@ impl<T: Transport> Engine<T> {
         dispatch.lines = PortLines::new(&rules, count, kinds);
     }
 
-    /// The kind of port `p` has changed, and with it its rate and its tokens.
+    /// The kind of port `p` has changed, and with it its rate and its tokens: what waits may start at another time than was foreseen.
     pub(super) fn lay_line_anew(&mut self, p: u32, now: u64) {
         let Some(dispatch) = self.dispatch.get_mut() else { return };
-        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind);
-        if !self.fabric.is_of_switch(p) && self.owns(p) && self.fabric.ports[p as usize].free_at > now {
-            self.wake_busy_desk(p);
+        dispatch.lines.lay_anew(p, self.fabric.ports[p as usize].kind, now);
+        if dispatch.lines.places[p as usize].some == 0 || !self.owns(p) {
+            return;
+        }
+        if self.fabric.is_of_switch(p) {
+            self.serve_line(p, now);
+        } else {
+            self.wake_waiting_desk(p, now);
         }
     }
 
-    /// A packet joins its line at port `p`; whether it is there, and not dropped.
+    /// A packet joins its line at port `p`, if there is room.
     pub(super) fn push_line(&mut self, p: u32, id: u32, now: u64) {
-        let Some(dispatch) = self.dispatch.get_mut() else { return };
-        let lines = &mut dispatch.lines;
-        let packet = &mut self.packets[id];
+        let Self { dispatch, packets, fabric, account, .. } = &mut *self;
+        let Some(dispatch) = dispatch.get_mut() else { return };
+        let packet = &mut packets[id];
         packet.joined = now;
-        let (wire, line) = (u32::from(packet.wire), line_of(packet, lines.count));
-        if !lines.has_room(p, line, wire) {
+        let (wire, line) = (u32::from(packet.wire), line_of(packet, dispatch.lines.count));
+        let (place, rule) = dispatch.lines.at(p);
+        if !place.has_room(rule, line, wire) {
             self.drop_packet(p, id);
             return;
         }
-        let marks = lines.push(p, line, id, &mut self.packets);
-        let over = lines.waiting(p) > lines.shared(p);
-        let worst = over.then(|| lines.worst(p, &mut self.packets));
-        lines.places[p as usize].since = now;
-        let held = lines.waiting(p);
-        if marks {
-            self.packets[id].flags |= flag::MARKED;
-            self.account.totals.marks += 1;
-            self.fabric.ports[p as usize].counters.marks += 1;
+        let port = &mut fabric.ports[p as usize];
+        if place.push(rule, line, (id, wire), packets) {
+            packets[id].flags |= flag::MARKED;
+            account.totals.marks += 1;
+            port.counters.marks += 1;
         }
-        let port = &mut self.fabric.ports[p as usize];
-        port.held = held + if port.free_at > now { port.in_service } else { 0 };
+        let worst = place.is_over(rule).then(|| place.worst(rule, packets));
+        place.since = now;
+        port.held = place.waiting + if port.free_at > now { port.in_service } else { 0 };
         port.counters.deepest = port.counters.deepest.max(port.held);
         if let Some(worst) = worst {
             self.drop_packet(p, worst);
@@ -92,18 +97,20 @@ impl<T: Transport> Engine<T> {
     /// the stage. Most hops are such, and lines cost more than the rest of one.
     #[inline]
     fn pass_line(&mut self, p: u32, id: u32, now: u64) -> bool {
-        let Some(dispatch) = self.dispatch.get_mut() else { return false };
-        let (lines, port) = (&mut dispatch.lines, &mut self.fabric.ports[p as usize]);
-        if lines.places[p as usize].some != 0 || port.free_at > now || port.down {
+        let Self { dispatch, packets, fabric, account, .. } = &mut *self;
+        let Some(dispatch) = dispatch.get_mut() else { return false };
+        let count = dispatch.lines.count;
+        let ((place, rule), port) = (dispatch.lines.at(p), &mut fabric.ports[p as usize]);
+        if place.some != 0 || port.free_at > now || port.down {
             return false;
         }
-        let packet = &mut self.packets[id];
+        let packet = &mut packets[id];
         let wire = u32::from(packet.wire);
-        let Some(marks) = lines.pass(p, line_of(packet, lines.count), wire, now) else { return false };
+        let Some(marks) = place.pass(rule, line_of(packet, count), wire, now) else { return false };
         packet.joined = now;
         if marks {
             packet.flags |= flag::MARKED;
-            self.account.totals.marks += 1;
+            account.totals.marks += 1;
             port.counters.marks += 1;
         }
         port.held = wire;
@@ -117,10 +124,14 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Starts everything on a switch's port whose turn has come by `now`, and sees to it that it is touched when the next turn comes.
-    #[expect(clippy::inline_always, reason = "once or twice a hop, and most find nothing")]
+    #[expect(clippy::inline_always, reason = "once or twice a hop, and most find nothing to start")]
     #[inline(always)]
     pub(super) fn serve_line(&mut self, p: u32, now: u64) {
-        if self.dispatch.get().is_some_and(|dispatch| dispatch.lines.places[p as usize].some != 0) {
+        let Some(dispatch) = self.dispatch.get() else { return };
+        let (place, port) = (&dispatch.lines.places[p as usize], &self.fabric.ports[p as usize]);
+        // It is touched by what is on its cable.
+        let later = port.free_at.max(place.since) > now && !port.flight.is_empty();
+        if place.some != 0 && !later {
             self.serve_waiting(p, now);
         }
     }
@@ -128,28 +139,28 @@ impl<T: Transport> Engine<T> {
     /// The same, where something waits.
     fn serve_waiting(&mut self, p: u32, now: u64) {
         loop {
-            let Some(dispatch) = self.dispatch.get_mut() else { return };
-            let lines = &mut dispatch.lines;
-            if lines.places[p as usize].some == 0 {
+            let Self { dispatch, packets, fabric, .. } = &mut *self;
+            let Some(dispatch) = dispatch.get_mut() else { return };
+            let ((place, rule), port) = (dispatch.lines.at(p), &fabric.ports[p as usize]);
+            if place.some == 0 {
                 return;
             }
-            let port = &self.fabric.ports[p as usize];
-            let start = port.free_at.max(lines.places[p as usize].since);
+            let start = port.free_at.max(place.since);
             if start > now || port.down {
                 break;
             }
-            match lines.choose(p, start) {
+            match place.choose(rule, start) {
                 Choice::Serve(line) => {
-                    let id = lines.take(p, line, start, &mut self.packets);
-                    let held = lines.waiting(p);
+                    let (id, wire) = place.take(rule, line, start, packets);
+                    let held = place.waiting;
                     if self.stage_drops(p, id, start, |_| held) {
                         self.drop_packet(p, id);
                         continue;
                     }
-                    self.fabric.ports[p as usize].held = held + u32::from(self.packets[id].wire);
+                    self.fabric.ports[p as usize].held = held + wire;
                     self.begin(p, id, start);
                 }
-                Choice::Wait(until) => lines.places[p as usize].since = until,
+                Choice::Wait(until) => place.since = until,
                 Choice::Nothing => break,
             }
         }
@@ -186,10 +197,11 @@ impl<T: Transport> Engine<T> {
     pub(super) fn clear_lines(&mut self, p: u32, now: u64) {
         loop {
             let Some(dispatch) = self.dispatch.get_mut() else { return };
-            if dispatch.lines.places[p as usize].some == 0 {
+            let (place, rule) = dispatch.lines.at(p);
+            if place.some == 0 {
                 break;
             }
-            let id = dispatch.lines.worst(p, &mut self.packets);
+            let id = place.worst(rule, &mut self.packets);
             self.drop_down(p, id);
         }
         let port = &mut self.fabric.ports[p as usize];

@@ -75,13 +75,28 @@ pub(super) enum Choice {
     Nothing,
 }
 
+/// A layout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    laws: [Law; MOST_LINES],
+    /// Bytes that may wait in all lines together.
+    shared: u32,
+}
+
+impl Rule {
+    fn new(lines: &Lines) -> Self {
+        let mut laws = [Law::new(&Line::default()); MOST_LINES];
+        for (law, line) in laws.iter_mut().zip(&lines.lines) {
+            *law = Law::new(line);
+        }
+        Self { laws, shared: lines.shared.unwrap_or(u32::MAX) }
+    }
+}
+
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PortLines {
-    /// By layout, then line.
-    laws: Vec<Law>,
-    /// By layout: bytes that may wait in all lines together.
-    shared: Vec<u32>,
+    rules: Vec<Rule>,
     /// Lines of a port.
     pub count: usize,
     pub places: Vec<Place>,
@@ -93,17 +108,23 @@ impl PortLines {
         let empty = Waiting { list: List::EMPTY, packets: 0, bytes: 0, full_at: 0 };
         let lines = [empty; MOST_LINES];
         let place = |rule| Place { since: 0, touch: u64::MAX, waiting: 0, some: 0, rule, lines };
-        Self {
-            laws: rules.iter().flat_map(|rule| &rule.lines).map(Law::new).collect(),
-            shared: rules.iter().map(|rule| rule.shared.unwrap_or(u32::MAX)).collect(),
-            count,
-            places: kinds.map(place).collect(),
-        }
+        Self { rules: rules.iter().map(Rule::new).collect(), count, places: kinds.map(place).collect() }
     }
 
-    /// Lays out port `p` by the rule of the links of `kind`.
-    pub(super) fn lay_anew(&mut self, p: u32, kind: u16) {
-        self.places[p as usize].rule = kind;
+    /// Lays out port `p` by the rule of the links of `kind`. What its buckets lack is so many tokens still, which come at the new rate, and
+    /// nothing keeps on waiting for the time that the old one had it wait for.
+    pub(super) fn lay_anew(&mut self, p: u32, kind: u16, now: u64) {
+        let place = &mut self.places[p as usize];
+        let [old, new] = [place.rule, kind].map(|rule| &self.rules[usize::from(rule)].laws);
+        for ((line, old), new) in place.lines.iter_mut().zip(old).zip(new) {
+            let lacks = line.full_at.saturating_sub(now);
+            if lacks > 0 && old.interval != 0 {
+                let time = u128::from(lacks) * u128::from(new.interval) / u128::from(old.interval);
+                line.full_at = now + u64::try_from(time).unwrap_or(u64::MAX / 2);
+            }
+        }
+        place.rule = kind;
+        place.since = place.since.min(now);
     }
 
     /// Has port `p` brought from memory, with its first line.
@@ -112,10 +133,11 @@ impl PortLines {
         prefetch_index(&self.places, p as usize);
     }
 
-    /// Bytes that may wait at a port.
+    /// The first packet that waits at port `p`, if there is such a port.
     #[inline]
-    pub(super) fn shared(&self, p: u32) -> u32 {
-        self.shared[usize::from(self.places[p as usize].rule)]
+    pub(super) fn head(&self, p: u32) -> Option<u32> {
+        let place = self.places.get(p as usize)?;
+        Some(place.lines[place.some.trailing_zeros() as usize % MOST_LINES].list.head)
     }
 
     /// Bytes that wait at a port.
@@ -124,17 +146,33 @@ impl PortLines {
         self.places[p as usize].waiting
     }
 
-    /// Which line is served at `start`.
+    /// Port `p` with its layout: each is looked up once a call.
+    #[inline]
+    pub(super) fn at(&mut self, p: u32) -> (&mut Place, &Rule) {
+        let place = &mut self.places[p as usize];
+        let rule = &self.rules[usize::from(place.rule)];
+        (place, rule)
+    }
+
+    /// Which line of port `p` is served at `start`.
     #[inline]
     pub(super) fn choose(&self, p: u32, start: u64) -> Choice {
         let place = &self.places[p as usize];
-        let laws = &self.laws[usize::from(place.rule) * self.count..][..self.count];
-        let (mut some, mut earliest) = (place.some, u64::MAX);
+        place.choose(&self.rules[usize::from(place.rule)], start)
+    }
+}
+
+impl Place {
+    /// Which line is served at `start`.
+    #[inline]
+    pub(super) fn choose(&self, rule: &Rule, start: u64) -> Choice {
+        let (mut some, mut earliest) = (self.some, u64::MAX);
         while some != 0 {
-            let line = some.trailing_zeros() as usize;
+            // Never more than the last, which spares a look at the bounds.
+            let line = some.trailing_zeros() as usize % MOST_LINES;
             some &= some - 1;
-            let Law { interval, rest, .. } = laws[line];
-            let may = place.lines[line].full_at.saturating_sub(rest);
+            let Law { interval, rest, .. } = rule.laws[line];
+            let may = self.lines[line].full_at.saturating_sub(rest);
             if interval == 0 || may <= start {
                 return Choice::Serve(line);
             }
@@ -143,12 +181,11 @@ impl PortLines {
         if earliest == u64::MAX { Choice::Nothing } else { Choice::Wait(earliest) }
     }
 
-    /// Takes the packet of a line off whose turn it is at `start`, with its token.
+    /// Takes the packet of a line off whose turn it is at `start`, with its token: the packet, and its bytes.
     #[inline]
-    pub(super) fn take(&mut self, p: u32, line: usize, start: u64, packets: &mut Packets) -> u32 {
-        let place = &mut self.places[p as usize];
-        let Law { interval, order, .. } = self.laws[usize::from(place.rule) * self.count + line];
-        let waiting = &mut place.lines[line];
+    pub(super) fn take(&mut self, rule: &Rule, line: usize, start: u64, packets: &mut Packets) -> (u32, u32) {
+        let Law { interval, order, .. } = rule.laws[line];
+        let waiting = &mut self.lines[line];
         if interval != 0 {
             waiting.full_at = waiting.full_at.max(start) + interval;
         }
@@ -160,60 +197,67 @@ impl PortLines {
             }
             Order::Least => waiting.take_least(packets),
         };
-        place.left(line, u32::from(packets[id].wire));
-        id
+        let wire = u32::from(packets[id].wire);
+        self.left(line, wire);
+        (id, wire)
     }
 
     /// Whether a line has room for a packet of `wire` bytes by itself.
     #[inline]
-    pub(super) fn has_room(&self, p: u32, line: usize, wire: u32) -> bool {
-        let place = &self.places[p as usize];
-        let waiting = &place.lines[line];
-        let law = &self.laws[usize::from(place.rule) * self.count + line];
+    pub(super) fn has_room(&self, rule: &Rule, line: usize, wire: u32) -> bool {
+        let (waiting, law) = (&self.lines[line], &rule.laws[line]);
         waiting.packets < law.packets && waiting.bytes + wire <= law.bytes
+    }
+
+    /// Whether more waits in all lines together than may.
+    #[inline]
+    pub(super) fn is_over(&self, rule: &Rule) -> bool {
+        self.waiting > rule.shared
     }
 
     /// Lets a packet of `wire` bytes through a port that is free and where nothing waits, with its token: as if it joined its line and were
     /// taken off at once. Whether it is to be marked; `None` if it may not start now, or has no room.
     #[inline]
-    pub(super) fn pass(&mut self, p: u32, line: usize, wire: u32, now: u64) -> Option<bool> {
-        let place = &mut self.places[p as usize];
-        let law = &self.laws[usize::from(place.rule) * self.count + line];
-        if law.packets == 0 || wire > law.bytes || wire > self.shared[usize::from(place.rule)] {
+    pub(super) fn pass(&mut self, rule: &Rule, line: usize, wire: u32, now: u64) -> Option<bool> {
+        let law = &rule.laws[line];
+        if law.packets == 0 || wire > law.bytes || wire > rule.shared {
             return None;
         }
         if law.interval != 0 {
-            let full_at = &mut place.lines[line].full_at;
+            let full_at = &mut self.lines[line].full_at;
             if full_at.saturating_sub(law.rest) > now {
                 return None;
             }
             *full_at = (*full_at).max(now) + law.interval;
         }
-        place.since = now;
+        self.since = now;
         Some(wire > law.mark_above)
     }
 
-    /// Puts a packet at the end of a line; whether it is to be marked.
+    /// Puts a packet of `wire` bytes at the end of a line; whether it is to be marked.
     #[inline]
-    pub(super) fn push(&mut self, p: u32, line: usize, id: u32, packets: &mut Packets) -> bool {
-        let wire = u32::from(packets[id].wire);
-        let place = &mut self.places[p as usize];
-        let waiting = &mut place.lines[line];
+    pub(super) fn push(
+        &mut self,
+        rule: &Rule,
+        line: usize,
+        (id, wire): (u32, u32),
+        packets: &mut Packets,
+    ) -> bool {
+        let waiting = &mut self.lines[line];
         waiting.list.push(id, packets);
         waiting.packets += 1;
         waiting.bytes += wire;
         let bytes = waiting.bytes;
-        place.waiting += wire;
-        place.some |= 1 << line;
-        bytes > self.laws[usize::from(place.rule) * self.count + line].mark_above
+        self.waiting += wire;
+        self.some |= 1 << line;
+        bytes > rule.laws[line].mark_above
     }
 
     /// The packet that goes where all lines together hold too much: the last of the lowest priority, or of the greatest rank.
-    pub(super) fn worst(&mut self, p: u32, packets: &mut Packets) -> u32 {
-        let place = &mut self.places[p as usize];
-        let line = 7 - place.some.leading_zeros() as usize;
-        let order = self.laws[usize::from(place.rule) * self.count + line].order;
-        let waiting = &mut place.lines[line];
+    pub(super) fn worst(&mut self, rule: &Rule, packets: &mut Packets) -> u32 {
+        let line = 7 - self.some.leading_zeros() as usize;
+        let order = rule.laws[line].order;
+        let waiting = &mut self.lines[line];
         let mut worst = waiting.list.head;
         let mut at = worst;
         while at != NONE {
@@ -224,12 +268,10 @@ impl PortLines {
         }
         let mut left = worst;
         let id = remove_id(&mut waiting.list, packets, &mut left);
-        place.left(line, u32::from(packets[id].wire));
+        self.left(line, u32::from(packets[id].wire));
         id
     }
-}
 
-impl Place {
     /// A packet waits no longer in a line.
     #[inline]
     fn left(&mut self, line: usize, wire: u32) {

@@ -1,5 +1,6 @@
 //! Messages under way and the bitmaps of packets out of order.
 
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::Time;
 
 use super::packets::NONE;
@@ -58,6 +59,12 @@ impl<M> Slots<M> {
 
     pub(super) fn release(&mut self, id: u32) {
         self.free.push(id);
+    }
+
+    /// Has the place of a message brought from memory, if there is one.
+    #[inline]
+    pub(super) fn prefetch(&self, id: u32) {
+        prefetch_index(&self.slots, id as usize);
     }
 
     /// Messages there are, in the order of their places.

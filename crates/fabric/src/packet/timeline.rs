@@ -222,7 +222,7 @@ impl Timeline {
 
     /// Ports whose events are the next, if there are so many.
     #[inline]
-    pub(super) fn ahead(&self) -> Option<[u32; 4]> {
+    pub(super) fn ahead(&self) -> Option<[u32; 5]> {
         self.agenda.ahead()
     }
 }

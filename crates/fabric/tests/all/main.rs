@@ -20,6 +20,7 @@ mod packet_homa;
 mod packet_htsim;
 mod packet_idle;
 mod packet_impairments;
+mod packet_lines;
 mod packet_lossless;
 mod packet_mrc;
 mod packet_parallel;

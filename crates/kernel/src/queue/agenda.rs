@@ -48,7 +48,7 @@ const FARTHEST: u64 = 1 << 31;
 
 /// Events that are lined up before the line is empty, where there are some nearby, and so many more when it is filled up:
 /// one look in a dozen finds it short, and is foreseen.
-const AHEAD: usize = 4;
+const AHEAD: usize = 5;
 const MORE: usize = 6;
 
 /// An event of the line is moved at most by so many places.

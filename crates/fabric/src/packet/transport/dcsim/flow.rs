@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use crate::packet::message::Arrivals;
 
-/// Sending: packets that wait for a SIM-ACK, and those that have left.
+/// Sending: packets that wait for a SIM-ACK, and those that have left. What a SIM and its answer ask for is its first cache line.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Flow {
     /// Place of its collective.
     pub group: u32,
     /// Packets before `next` have been bound, but for those in `again`; there are `limit`.
     next: u32,
     limit: u32,
-    /// Not acknowledged in time: the first to go.
-    again: VecDeque<u32>,
     /// Those that SIMs have been promised, where a packet is chosen as it leaves.
     promised: u32,
     /// SIMs queued or under way.
@@ -22,6 +21,8 @@ pub(super) struct Flow {
     pub ringed: bool,
     /// All packets before have been acknowledged, and those in `beyond`.
     una: u32,
+    /// Not acknowledged in time: the first to go.
+    again: VecDeque<u32>,
     beyond: Arrivals,
 }
 

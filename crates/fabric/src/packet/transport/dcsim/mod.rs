@@ -25,7 +25,7 @@ use windtunnel_kernel::{Span, Time};
 use super::Recovery;
 use super::dispatch::{
     Bucket, Dispatcher, Dispatching, FabricFacts, FlowFacts, Heard, Joined, Landed, Line, LinePort, Lines,
-    NicFacts, Outbox, Sent, Tally,
+    Load, NicFacts, Outbox, Sent, Tally,
 };
 pub use nic::DcsimNic;
 
@@ -278,6 +278,11 @@ impl Dispatcher for Dcsim {
 
     fn on_message(&self, nic: &mut DcsimNic, message: &Joined, out: &mut Outbox) {
         nic.message(self, message, out);
+    }
+
+    #[inline]
+    fn foresee(&self, nic: &DcsimNic, flow: u32, back: bool, load: &Load) {
+        nic.foresee(flow, back, load);
     }
 
     fn on_note(&self, nic: &mut DcsimNic, heard: &Heard, out: &mut Outbox) {

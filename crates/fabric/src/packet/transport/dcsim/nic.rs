@@ -4,9 +4,10 @@
 //! after their SIM), and SIMs without an answer are given up as the second does (RTT_max after). So both need no more than a queue.
 
 use std::collections::VecDeque;
+use std::slice::from_ref;
 
+use prefetch_index::prefetch_index;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use windtunnel_kernel::Time;
 use windtunnel_kernel::random::combine;
 
@@ -24,17 +25,20 @@ const NEVER: u64 = u64::MAX;
 /// Fewest DATA that have left which are looked through before any is due.
 const LOOK: usize = 256;
 
-/// A SIM, from its place in the SIM line on.
-#[derive(Clone, Debug)]
+/// No packet.
+const NONE: u32 = u32::MAX;
+
+/// A SIM, from its place in the SIM line on. A port has hundreds under way, so there is as little of each as can be.
+#[derive(Clone, Copy, Debug)]
 struct Probe {
-    flow: u32,
-    path: u16,
     /// When its first bit left; [`NEVER`] while it waits in the SIM line.
     left: u64,
-    answered: bool,
-    /// Packets bound to it that have not left, or how many were promised.
-    bound: SmallVec<[u32; 2]>,
+    flow: u32,
+    /// The first packet bound to it that has not left, or how many were promised; others are in [`DcsimNic::more`].
+    bound: u32,
     promised: u32,
+    path: u16,
+    answered: bool,
 }
 
 /// See the module page.
@@ -42,6 +46,8 @@ struct Probe {
 pub struct DcsimNic {
     key: u64,
     draws: u64,
+    /// The next that is drawn: what it is for is brought from memory meanwhile.
+    drawn: u64,
     /// RTT_max by this host's clock, from a SIM to its DATA, to the end of a DATA's time, and to a DATA-ACK at the latest.
     rtt: u64,
     wait: u64,
@@ -58,6 +64,8 @@ pub struct DcsimNic {
     /// The number of the first of them, and how many from there on the first mark has passed.
     first: u32,
     passed: usize,
+    /// Packets bound to SIMs, by their numbers, where one stands for several: but for the first of each.
+    more: FxHashMap<u32, Vec<u32>>,
     /// SIMs that wait in the SIM line.
     queued: u32,
     /// Paths of SIMs that are under way: a bit for each.
@@ -79,6 +87,7 @@ pub struct DcsimNic {
 impl DcsimNic {
     pub(super) fn open(&mut self, dcsim: &Dcsim, facts: &NicFacts) {
         self.key = combine(combine(facts.seed, 0x6463_7369_6d00), u64::from(facts.port));
+        self.draw();
         let fabric = &facts.fabric;
         let rtt = dcsim.rtt(fabric);
         let drawn = self.draw() as f64 / u64::MAX as f64;
@@ -103,9 +112,57 @@ impl DcsimNic {
         }
     }
 
+    #[inline]
     fn draw(&mut self) -> u64 {
         self.draws += 1;
-        combine(self.key, self.draws)
+        let drawn = std::mem::replace(&mut self.drawn, combine(self.key, self.draws));
+        prefetch_index(&self.taken, usize::from(self.drawn as u16 >> 6));
+        drawn
+    }
+
+    /// What the arrival of `load` will be about is brought from memory.
+    #[inline]
+    pub(super) fn foresee(&self, flow: u32, back: bool, load: &Load) {
+        match load {
+            Load::Data(_) => prefetch_index(&self.peers, flow as usize),
+            Load::Note(note) if back => {
+                let place = note.a.wrapping_sub(self.first) as usize;
+                if note.kind == SIM_ACK
+                    && let Some(probe) = self.probes.get(place)
+                {
+                    prefetch_index(from_ref(probe), 0);
+                }
+                prefetch_index(&self.flows, flow as usize);
+            }
+            Load::Note(_) => {}
+        }
+    }
+
+    /// The same of the next SIM.
+    #[inline]
+    fn foresee_turn(&self, out: &mut Outbox) {
+        let ring = self.turns.front().and_then(|&group| self.rings.get(group as usize));
+        if let Some(&number) = ring.and_then(VecDeque::front) {
+            prefetch_index(&self.flows, number as usize);
+            out.soon(number, false);
+        }
+    }
+
+    /// The same of what is due next.
+    #[inline]
+    fn foresee_due(&self, out: &mut Outbox) {
+        // These were fetched calls ago.
+        for (place, data) in [(self.passed, true), (self.passed + 1, false)] {
+            if let Some(probe) = self.probes.get(place) {
+                out.soon(probe.flow, data);
+            }
+        }
+        if let Some(probe) = self.probes.get(self.passed + 3) {
+            prefetch_index(from_ref(probe), 0);
+        }
+        if let Some(probe) = self.probes.front() {
+            prefetch_index(&self.taken, usize::from(probe.path >> 6));
+        }
     }
 
     pub(super) fn add_flow(&mut self) {
@@ -168,7 +225,7 @@ impl DcsimNic {
     /// Fills the SIM line: collectives by turns, then flows of each (§2.4, step 1).
     fn refill(&mut self, dcsim: &Dcsim, out: &mut Outbox) {
         while self.queued < self.most {
-            let Some(group) = self.turns.pop_front() else { return };
+            let Some(group) = self.turns.pop_front() else { break };
             let ring = &mut self.rings[group as usize];
             let number = ring.pop_front();
             if !ring.is_empty() {
@@ -189,12 +246,13 @@ impl DcsimNic {
                 path,
                 left: NEVER,
                 answered: false,
-                bound: SmallVec::new(),
+                bound: NONE,
                 promised: 0,
             });
             self.queued += 1;
             out.send(parcel(number, Load::Note(Note { kind: SIM, a: id, b: 0, c: 0 }), SIM, path));
         }
+        self.foresee_turn(out);
     }
 
     /// A path number that no SIM under way has.
@@ -266,14 +324,21 @@ impl DcsimNic {
         let number = probe.flow;
         let flow = &mut self.flows[number as usize];
         flow.sims -= 1;
+        let mut count = 0;
         for _ in 0..dcsim.data_per_sim {
             if dcsim.binds_late {
-                probe.promised += u32::from(flow.promise());
+                let promised = u32::from(flow.promise());
+                probe.promised += promised;
+                count += u64::from(promised);
             } else if let Some(sequence) = flow.bind() {
-                probe.bound.push(sequence);
+                count += 1;
+                if probe.bound == NONE {
+                    probe.bound = sequence;
+                } else {
+                    self.more.entry(heard.note.a).or_default().push(sequence);
+                }
             }
         }
-        let count = probe.bound.len() as u64 + u64::from(probe.promised);
         self.counts.bound += count;
         self.counts.unused += u64::from(count == 0);
         if now >= left + self.wait {
@@ -295,13 +360,19 @@ impl DcsimNic {
     fn release(&mut self, place: usize, out: &mut Outbox) {
         let probe = &mut self.probes[place];
         let flow = &mut self.flows[probe.flow as usize];
+        let mut send = |sequence| out.send(parcel(probe.flow, Load::Data(sequence), DATA, probe.path));
         for _ in 0..std::mem::take(&mut probe.promised) {
             if let Some(sequence) = flow.keep_promise() {
-                probe.bound.push(sequence);
+                send(sequence);
             }
         }
-        for sequence in probe.bound.drain(..) {
-            out.send(parcel(probe.flow, Load::Data(sequence), DATA, probe.path));
+        let bound = std::mem::replace(&mut probe.bound, NONE);
+        if bound != NONE {
+            send(bound);
+        }
+        if !self.more.is_empty() {
+            let number = self.first.wrapping_add(place as u32);
+            self.more.remove(&number).into_iter().flatten().for_each(send);
         }
     }
 
@@ -388,6 +459,7 @@ impl DcsimNic {
         self.look_at_owed(now, out);
         self.refill(dcsim, out);
         self.due = self.earliest();
+        self.foresee_due(out);
     }
 
     /// DATA that are overdue. Those before the first that is neither are forgotten too, where the first is due or there are twice as many

@@ -218,6 +218,7 @@ pub struct Sent {
 pub struct Outbox {
     pub(in crate::packet) parcels: Vec<Parcel>,
     pub(in crate::packet) known: Vec<(u32, u32)>,
+    pub(in crate::packet) soon: Vec<(u32, bool)>,
 }
 
 impl Outbox {
@@ -225,6 +226,13 @@ impl Outbox {
     #[inline]
     pub fn send(&mut self, parcel: Parcel) {
         self.parcels.push(parcel);
+    }
+
+    /// Something is likely to be sent from the sending half of `flow` before long: what is kept of it may be brought from memory. With
+    /// `data`, what is kept of its message too, which is found by the former: so that is asked for a call before.
+    #[inline]
+    pub fn soon(&mut self, flow: u32, data: bool) {
+        self.soon.push((flow, data));
     }
 
     /// All packets below `below` of a queue pair that sends are known to have arrived.
@@ -327,6 +335,13 @@ pub trait Dispatcher: Clone + Debug + Send + Sync + 'static {
 
     /// A message has been handed over.
     fn on_message(&self, nic: &mut Self::Nic, message: &Joined, out: &mut Outbox);
+
+    /// `load` is about to arrive, a note or a data packet of the queue pair `flow` as in [`Heard`]: what it will be about may be brought
+    /// from memory.
+    #[inline]
+    fn foresee(&self, nic: &Self::Nic, flow: u32, back: bool, load: &Load) {
+        let _ = (nic, flow, back, load);
+    }
 
     /// A note has arrived.
     fn on_note(&self, nic: &mut Self::Nic, heard: &Heard, out: &mut Outbox);
