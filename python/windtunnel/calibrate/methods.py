@@ -109,8 +109,8 @@ def _descend(problem: Problem, x: np.ndarray, first: np.ndarray, noise: np.ndarr
 def _noise(problem: Problem, x: np.ndarray) -> tuple[np.ndarray, float]:
     """Standard deviation of each row's residual by what the rows show once `x` was fitted, and its degrees of freedom.
 
-    Where residuals are larger than the noise that the rows are said to have, the model is off too: by as much, for every
-    row, as makes both together what is seen. Where they are smaller, the noise is less than was said.
+    Where residuals are larger than the noise that the rows are said to have, the model is off too: by as much, for
+    every row, as makes both together what is seen. Where they are smaller, the noise is less than was said.
     """
     residuals, declared = problem.residuals(x), problem.deviations()
     scaled = problem.jacobian(x) / np.hypot(declared, _spread(residuals))[:, None]

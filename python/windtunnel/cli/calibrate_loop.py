@@ -159,7 +159,7 @@ def everything(
         ),
     ] = False,
 ) -> int:
-    """Fit every constant that the measurements of a store tell, and propose the set; says how well, and what they cannot.
+    """Fit every constant that the measurements of a store tell, and propose the set; says how well each is known.
 
     A constant is determined where its 95% interval is within 2%, and known to what the interval says up to 10%.
     Collectives, transfers and iterations, one class after the other; what was found is kept, and a fit that was killed
