@@ -10,17 +10,18 @@ is summed, and held at zero or above (Page 1954), once for each direction: all r
 
 Above the threshold h something has moved. The sums are looked at where a log ends, and not after each of its rows: the
 fewer looks, the lower the threshold that so many false alarms need. A CUSUM of steps of information m^2/2 a log comes
-back to h without a change after about 2 exp(h + 1.166 m) / m^2 logs (Siegmund 1985, section II.6). Summed over constants
-and directions that is a rate of false alarms, and h is where it comes to less than one in `A_YEAR` logs or single rows.
+back to h without a change after about 2 exp(h + 1.166 m) / m^2 logs (Siegmund 1985, section II.6). Summed over
+constants and directions that is a rate of false alarms, and h is where it comes to less than one in `A_YEAR` logs or
+single rows.
 
 The baseline is itself a mean of noise. Where it holds the information B on a constant, and the sum since the change the
 information G, the likelihood ratio is the sum over 1 + G/B: what is as little known before as after is no change.
 
 Which constant it was (`suspects` until it is known): those whose best step explains the residuals since the change
 within `SURE` nats of the best. The alarm waits up to `PATIENCE` logs or single rows since the change for others that
-so many will tell apart to fall behind; then the likelier counts, and those that cannot be told apart are named together.
-Constants whose columns are nearly the same are one group from the start. Where the rows are explained as well by taking
-a step back that was raised before, it was a false one, and is taken back as it was.
+so many will tell apart to fall behind; then the likelier counts, and those that cannot be told apart are named
+together. Constants whose columns are nearly the same are one group from the start. Where the rows are explained as well
+by taking a step back that was raised before, it was a false one, and is taken back as it was.
 """
 
 from __future__ import annotations
