@@ -1,4 +1,4 @@
-"""Constants are put into made-up measurements with noise, and what comes out is held against them."""
+"""Constants are put into made-up measurements with noise, and what comes out is held against them; what to adopt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from windtunnel.calibrate.loop.fit import problems_of
+from windtunnel.calibrate.loop.fit import FACTOR, problems_of
 from windtunnel.calibrate.loop.ledger import Ledger
 from windtunnel.calibrate.loop.models import Models
 from windtunnel.calibrate.methods import identified
+from windtunnel.calibrate.nccl import OVER, Fits, rows_of, whole
+from windtunnel.calibrate.problem import Problem
+from windtunnel.validate.board import data_folder
+from windtunnel.validate.collectives import Asked, limits
 from windtunnel.validate.systems import read_systems
+from windtunnel.validate.tables import nccl
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from matplotlib.axes import Axes
 
     from windtunnel.experiments.check import Results
@@ -28,6 +35,8 @@ KINDS = [
     for hosts in (1, 2, 4, 8, 16, 32)
     for size in range(6, 34)
 ]
+ASSUMED = 0.02
+"""Noise that `calibrate all` assumes of rows that were measured once."""
 NOISE, MOVED, SEEDS, PROMISED = 0.01, 0.1, range(1, 21), 0.02
 
 
@@ -60,6 +69,50 @@ def _recovered(models: Models, seed: int) -> list[dict[str, Any]]:
     return found
 
 
+def _adopted(fits: Fits, name: str) -> pl.DataFrame:
+    """Errors of a system's rows on more than 32 GPUs, fitted on the others from the pool, by what takes its value."""
+    rows, fixed, first = fits.rows[name], limits(fits.systems[name]), fits.without_system(name)
+    asked, measured = Asked(rows.asked), np.array(rows.measured)
+
+    def predict(sets: Sequence[Mapping[str, float]]) -> np.ndarray:
+        return np.array(asked.times([whole({**first, **one}, fixed) for one in sets]))
+
+    start = {key: value for key, value in first.items() if value > 0 and key not in fixed}
+    share = ("share_", "exchange_")
+    large = np.array([nccl.members(scale) > nccl.SMALL_SCALE for scale in rows.scales])
+    problem = Problem(
+        start,
+        {key: value / FACTOR for key, value in start.items()},
+        {key: min(v * FACTOR, max(OVER, v)) if key.startswith(share) else v * FACTOR for key, v in start.items()},
+        measured,
+        predict,
+        np.full(len(measured), ASSUMED),
+        np.flatnonzero(~large),
+    )
+    answer, intervals, _ = identified(problem, "least-squares")
+    sets = {
+        "nothing": {},
+        "determined": {one: answer.values[one] for one, interval in intervals.items() if interval.determined},
+        "known": {one: answer.values[one] for one in intervals},
+        "all": answer.values,
+    }
+    off = np.abs(predict(list(sets.values())) / measured - 1)[:, large]
+    return pl.DataFrame({"system": [name] * int(large.sum()), **dict(zip(sets, off, strict=True))})
+
+
+def _adoption() -> pl.DataFrame:
+    """The same of all systems that have rows on both sides."""
+    data = data_folder(None)
+    systems = read_systems(data)
+    fits = Fits(systems, rows_of(data, systems))
+    both = [
+        name
+        for name, rows in sorted(fits.rows.items())
+        if len({nccl.members(scale) > nccl.SMALL_SCALE for scale in rows.scales}) == 2
+    ]
+    return pl.concat([_adopted(fits, name) for name in both])
+
+
 def observe(_: Results) -> dict[str, Any]:
     """All draws, and the figures of the claims."""
     models = Models(read_systems(None)[SYSTEM])
@@ -75,7 +128,12 @@ def observe(_: Results) -> dict[str, Any]:
         pl.col("off").abs().median().alias("median_error"),
         pl.col("off").abs().max().alias("largest_error"),
     )
+    off = _adoption()
+    figures = off.group_by("system").agg(pl.len().alias("rows"), pl.exclude("system").median()).sort("system")
     return {
+        "adopted": figures,
+        "adopted_p95": off.select(pl.exclude("system").quantile(0.95, "linear")),
+        "known_over_nothing": float(np.median(off["known"]) / np.median(off["nothing"])),
         "rows": every,
         "by_constant": by_constant.sort("determined", "known", "constant", descending=[True, True, False]),
         "determined": len(determined) / len(SEEDS),
