@@ -37,7 +37,7 @@ KINDS = [
 ]
 ASSUMED = 0.02
 """Noise that `calibrate all` assumes of rows that were measured once."""
-NOISE, MOVED, SEEDS, PROMISED = 0.01, 0.1, range(1, 21), 0.02
+NOISE, MOVED, SEEDS, PROMISED = 0.01, 0.1, range(1, 51), 0.02
 
 
 def _recovered(models: Models, seed: int) -> list[dict[str, Any]]:
