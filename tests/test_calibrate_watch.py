@@ -231,6 +231,13 @@ def test_a_detector_of_an_earlier_version_keeps_its_baselines() -> None:
     detector = Detector.of(old)
     assert (detector.kinds, detector.shifts, detector.seen) == (old["kinds"], old["shifts"], 50)
     assert detector.hear("a", 0.1, {"rate": 1.0}) is None
+    # One that looked after each row, in the middle of a log.
+    record = detector.record()
+    record |= {"bands": {"": [39.0, 0.004, 0.0, 0.0]}, "log": {"name": "x", "band": "", "rows": [[0.0, 0.01, {}]]}}
+    detector = Detector.of(record)
+    assert detector.hear("a", 0.1, {"rate": 1.0}, "x") is None
+    assert detector.end() is None
+    assert detector.noise("a") == pytest.approx(0.01, rel=0.1)
 
 
 def test_what_a_detector_keeps_is_bounded() -> None:

@@ -176,6 +176,9 @@ class Detector:
             return cls(kinds=dict(record["kinds"]), shifts=dict(record["shifts"]), seen=int(record["seen"]))
         found = cls(**record)
         found.bands = {band: [*known, *NOTHING[len(known) :]] for band, known in found.bands.items()}
+        if "learns" not in found.log:
+            # Of an earlier version, whose rows were taken one by one.
+            found.log = {}
         return found
 
     def forget_sums(self) -> None:
