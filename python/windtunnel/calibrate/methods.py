@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares as scipy_least_squares
+from scipy.stats import t as student
 
 from windtunnel.calibrate.equation3 import choose, equation_3, hill_climb
 from windtunnel.calibrate.problem import Answer, Chosen, Problem, Search
@@ -40,9 +41,17 @@ LOOSE = 0.1
 """Residuals beyond this count less than their square (soft l1)."""
 PASSES = 8
 LIKELY = 3.84
-"""Rise of chi-square at the ends of a 95% interval."""
+"""Rise of chi-square at the ends of a 95% interval, where noise is known; where few rows tell it, Student's t."""
+TIGHT = math.log(1.02)
+"""A constant whose interval stays within this factor is determined: what is printed is right to 2%, 19 times in 20."""
 WIDE = math.log(1.1)
-"""A constant whose interval reaches further than this factor to either side is not determined by the rows."""
+"""One whose interval reaches further than this to either side is not known by itself."""
+CUT = 3.0
+"""Residuals count as at most so many standard deviations where noise is told from them."""
+CUT_SHARE = 0.9950
+"""Mean square of a standard normal figure that is cut at `CUT`."""
+DECLARED = 10.0
+"""Noise that the rows were said to have counts as what so many rows told, where they have less."""
 BELIEF = math.log(2.0)
 """Standard deviation of a constant's logarithm around where it starts: what rows cannot tell stays there."""
 
@@ -74,7 +83,7 @@ def least_squares(problem: Problem, start: np.ndarray | None = None) -> Answer:
     for _ in range(PASSES):
         x = _descend(problem, np.clip(x, low + 1e-9, high - 1e-9), first, noise)
         before = noise
-        noise = np.hypot(problem.deviations(), _spread(problem.residuals(x)))
+        noise = _noise(problem, x)[0]
         if float(np.abs(noise / before - 1).max()) < 0.1:
             break
     residuals = problem.residuals(x)
@@ -97,9 +106,40 @@ def _descend(problem: Problem, x: np.ndarray, first: np.ndarray, noise: np.ndarr
     return best
 
 
-def _spread(residuals: np.ndarray) -> float:
-    """A robust standard deviation (median absolute deviation)."""
-    return float(1.4826 * np.median(np.abs(residuals - np.median(residuals)))) if len(residuals) else 0.0
+def _noise(problem: Problem, x: np.ndarray) -> tuple[np.ndarray, float]:
+    """Standard deviation of each row's residual by what the rows show once `x` was fitted, and its degrees of freedom.
+
+    Where residuals are larger than the noise that the rows are said to have, the model is off too: by as much, for
+    every row, as makes both together what is seen. Where they are smaller, the noise is less than was said.
+    """
+    residuals, declared = problem.residuals(x), problem.deviations()
+    scaled = problem.jacobian(x) / np.hypot(declared, _spread(residuals))[:, None]
+    normal = scaled.T @ scaled
+    # Constants that the rows determine took a degree of freedom each, those that belief holds took none.
+    used = float(np.trace(np.linalg.solve(normal + np.eye(len(x)) / BELIEF**2, normal)))
+    free = max(1.0, len(residuals) - used)
+
+    def excess(off: float) -> float:
+        return _spread(residuals / np.hypot(declared, off)) * math.sqrt(len(residuals) / free)
+
+    seen = excess(0.0)
+    if seen <= 1:
+        return declared * math.sqrt((DECLARED + free * seen**2) / (DECLARED + free)), DECLARED + free
+    low, high = 0.0, float(declared.max()) * seen
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 1 else (low, middle)
+    return np.hypot(declared, high), DECLARED + free
+
+
+def _spread(values: np.ndarray) -> float:
+    """Standard deviation around zero of what is normal but for a few: large ones count as `CUT` times that."""
+    if not len(values):
+        return 0.0
+    spread = 1.4826 * float(np.median(np.abs(values)))
+    for _ in range(4):
+        spread = math.sqrt(float(np.minimum(values**2, (CUT * spread) ** 2).mean()) / CUT_SHARE)
+    return spread
 
 
 def evolve(problem: Problem, penalty: float, search: Search | None = None) -> Answer:
@@ -181,16 +221,32 @@ class Interval:
     high: float
 
     @property
+    def within(self) -> float:
+        """How far the further end is from the value, as a share of it."""
+        return max(1 / self.low, self.high) - 1 if self.low > 0 else math.inf
+
+    @property
     def known(self) -> bool:
-        """Whether both ends are near enough."""
-        return self.low > math.exp(-WIDE) and self.high < math.exp(WIDE)
+        """Whether the rows tell the constant from all others: to within its interval, which is not wide."""
+        return self.within < math.expm1(WIDE)
+
+    @property
+    def determined(self) -> bool:
+        """Whether they tell it to 2%."""
+        return self.within < math.expm1(TIGHT)
+
+    @property
+    def words(self) -> str:
+        """How well it is known."""
+        return "determined" if self.determined else f"known to {self.within:.1%}"
 
 
 def profile(problem: Problem, answer: Answer, search: Search | None = None) -> dict[str, Interval]:
     """Intervals: each constant is moved away in steps while all others are fitted anew, until chi-square has risen."""
     kept = (search or Search()).kept
-    noise = np.hypot(problem.deviations(), max(_spread(answer.residuals), answer.discrepancy))
     best = problem.x(answer.values)
+    noise, freedom = _noise(problem, best)
+    likely = float(student.ppf(0.975, freedom)) ** 2
     low, high = problem.bounds()
     base = _settled(problem, best, None, noise)[0]
     found = {}
@@ -204,8 +260,8 @@ def profile(problem: Problem, answer: Answer, search: Search | None = None) -> d
                 if not low[at] <= x[at] <= high[at]:
                     break
                 rise = max(0.0, _settled(problem, x, at, noise)[0] - base)
-                if rise > LIKELY:
-                    share = (math.sqrt(LIKELY) - math.sqrt(before[1])) / (math.sqrt(rise) - math.sqrt(before[1]))
+                if rise > likely:
+                    share = (math.sqrt(likely) - math.sqrt(before[1])) / (math.sqrt(rise) - math.sqrt(before[1]))
                     end = before[0] + share * (step - before[0])
                     break
                 before = (step, rise)
@@ -248,10 +304,11 @@ def _settled(problem: Problem, x: np.ndarray, held: int | None, noise: np.ndarra
 def identified(
     problem: Problem, method: str, multiple: float | None = 0.0, search: Search | None = None
 ) -> tuple[Answer, dict[str, Interval], list[str]]:
-    """Fits all constants that the rows depend on, and says by their profiles which the rows determine.
+    """Fits all constants that the rows depend on, and says by their profiles how well the rows tell each.
 
-    Returns the answer, the intervals of what the rows determine, and the names of what they do not: of these some are
+    Returns the answer, the intervals of what is known by itself, and the names of what is not: of these some are
     known in combination with others (they are in the answer, near where they started), the others stay as they were.
+    Of what is known, some is determined (to 2%, 19 times in 20), the rest is as far off as its interval says.
     `multiple` is equation 3's lambda in multiples of sigma, and None the one that section C.1 chooses (`hill`, `cma`).
     """
     jacobian = problem.jacobian(problem.x(problem.start))

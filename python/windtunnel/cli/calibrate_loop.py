@@ -159,8 +159,9 @@ def everything(
         ),
     ] = False,
 ) -> int:
-    """Fit every constant that the measurements of a store determine, and propose the set; says what they cannot tell.
+    """Fit every constant that the measurements of a store tell, and propose the set; says how well each is known.
 
+    A constant is determined where its 95% interval is within 2%, and known to what the interval says up to 10%.
     Collectives, transfers and iterations, one class after the other; what was found is kept, and a fit that was killed
     goes on. Each group (a scale, a class, a job) is left out in turn and predicted by what was fitted without it. What
     is known only in combination keeps its value.
@@ -179,8 +180,8 @@ def everything(
         value = found.values[name]
         out().print(
             Text(
-                f"{name}  {value:.4g}  ({value / start[name] - 1:+.1%}; 95% from {value * interval.low:.4g} "
-                f"to {value * interval.high:.4g})"
+                f"{name}  {value:.4g}  ({value / start[name] - 1:+.1%}; {interval.words}: 95% from "
+                f"{value * interval.low:.4g} to {value * interval.high:.4g})"
             )
         )
     together = [name for name in found.unknown if name in found.values]
@@ -197,7 +198,7 @@ def everything(
     for name, reached in found.reached.items():
         out().print(Text(f"{name}: stopped by `--evaluations` after {reached}"), soft_wrap=True)
     rest = f" (with what is known in combination moved too, {found.together:.1%})" if together else ""
-    out().print(f"median error of all kinds {found.before:.1%}, with what is determined {found.after:.1%}{rest}")
+    out().print(f"median error of all kinds {found.before:.1%}, with what is known {found.after:.1%}{rest}")
     for group, (before, after) in found.left_out.items():
         out().print(Text(f"  {group} left out: {before:.1%}, by a fit without it {after:.1%}"))
     if aligned is not None:

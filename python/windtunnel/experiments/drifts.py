@@ -176,7 +176,7 @@ class _Stream:
         for kind, residual in self._measured(moved):
             alarm = detector.hear(str(kind), residual, self._plan.by_group[kind], log, self._plan.bands[kind])
             first = first or alarm
-        return first
+        return first or detector.end()
 
     def learnt(self, each: int = LEARNT) -> Detector:
         """A detector that has heard each kind about so often."""

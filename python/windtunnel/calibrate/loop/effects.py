@@ -31,16 +31,16 @@ def class_of(kind: Sequence[Any]) -> str:
     return "collective" if kind[0] == "collective" else f"{kind[0]} {kind[1]}"
 
 
-SMALL, LARGE = 1 << 16, 1 << 20
-"""Bytes: sizes below are bound by latencies, sizes above by rates; their noise differs."""
+BANDS = {1 << 16: "small", 1 << 20: "middle", 1 << 24: "large"}
+"""Bytes below which sizes have about the same noise: from latencies, which bind small ones, to rates."""
 
 
 def band_of(kind: Sequence[Any]) -> str:
-    """What has about the same noise, and is slow together in one run: a class's small, middle or large sizes."""
+    """What has about the same noise, and is slow together in one run: a class's sizes of one of `BANDS`."""
     if kind[0] not in SIZE_AT:
         return class_of(kind)
     size = kind[SIZE_AT[kind[0]]]
-    return f"{class_of(kind)} {'small' if size < SMALL else 'middle' if size < LARGE else 'large'}"
+    return f"{class_of(kind)} {next((name for below, name in BANDS.items() if size < below), 'huge')}"
 
 
 def _octave(kind: Sequence[Any]) -> str:

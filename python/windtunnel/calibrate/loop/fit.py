@@ -1,4 +1,4 @@
-"""A set fitted on all that a ledger holds: what its measurements determine, judged on groups left out.
+"""A set fitted on all that a ledger holds: what its measurements tell, judged on groups left out.
 
 Classes that share no constant (collectives, a class of flows, a job) are fitted one after the other. What is found is
 written down as it is found, so that a fit that was killed goes on.
@@ -46,6 +46,7 @@ class Fitted:
     values: dict[str, float] = field(default_factory=dict)
     """Constants as they were fitted, those among them that the measurements cannot tell."""
     intervals: dict[str, Interval] = field(default_factory=dict)
+    """Of constants that are known by themselves, determined or as far as the interval says: these are proposed."""
     unknown: list[str] = field(default_factory=list)
     """Constants that the measurements cannot tell: known in combination with others, or not at all."""
     discrepancy: float = 0.0
@@ -138,7 +139,7 @@ class _Steps(MutableMapping[str, Any]):
 def calibrate(
     ledger: Ledger, models: Models, method: str, multiple: float | None, evaluations: int = EVALUATIONS
 ) -> Fitted:
-    """Fits by `method` what the measurements determine, and proposes the set; nothing is adopted.
+    """Fits by `method` what the measurements tell, and proposes the set; nothing is adopted.
 
     `multiple` is equation 3's lambda in multiples of sigma; None for the one that section C.1 chooses of each class.
     A constant that is known only in combination keeps its value in the proposed set: no figure of it was measured.
@@ -159,10 +160,10 @@ def calibrate(
     found.unknown += [name for name in current.constants if name not in {*found.intervals, *found.unknown}]
     found.unknown = [name for name in found.unknown if not name.startswith("first.")]
     count = int(ledger.one("select count(*) from measurements"))
+    told = [f"{name} {interval.words}" for name, interval in sorted(found.intervals.items())]
     why = (
-        f"fitted by {method} on {len(first)} kinds of {count} measurements: "
-        f"{', '.join(sorted(found.intervals)) or 'nothing'} determined, all else as it was; median error "
-        f"{found.before:.1%}, with them {found.after:.1%}"
+        f"fitted by {method} on {len(first)} kinds of {count} measurements: {', '.join(told) or 'nothing known'}, "
+        f"all else as it was; median error {found.before:.1%}, with them {found.after:.1%}"
     )
     known = {name: found.values[name] for name in found.intervals}
     with ledger.transaction():
@@ -180,7 +181,7 @@ def _class(
     multiple: float | None,
     search: Search,
 ) -> tuple[np.ndarray, ...]:
-    """Fits a class into `found`. Errors of its rows: before, by what is determined, and by all that was fitted."""
+    """Fits a class into `found`. Errors of its rows: before, by what is known, and by all that was fitted."""
     answer, intervals, unknown = identified(problem, method, multiple, search.part("all"))
     penalty = 0.0
     if answer.chosen is not None and method in {"hill", "cma"}:

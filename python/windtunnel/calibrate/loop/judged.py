@@ -1,4 +1,4 @@
-"""What a set is worth on the latest measurements, taking it up, and the line that a day leaves."""
+"""What a set is worth on the latest measurements, taking it up, what an alarm says, and the line a day leaves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from windtunnel.calibrate.loop.drift import Detector
 if TYPE_CHECKING:
     import datetime as dt
 
+    from windtunnel.calibrate.loop.drift import Alarm
     from windtunnel.calibrate.loop.ledger import Ledger, Set
     from windtunnel.calibrate.loop.models import Models
 
@@ -81,3 +82,16 @@ def day_line(ledger: Ledger, now: dt.datetime) -> str:
         f"{now:%Y-%m-%d}  {new['measurements']:,} measurements{aside}, {error}, {moved}; "
         f"set {current.id if current else 'none'}"
     )
+
+
+def told(alarm: Alarm) -> str:
+    """Which constant has moved, or which of several it may be."""
+    first, *others = alarm.name.split(" | ")
+    if not others:
+        return f"{first} has moved by"
+    return f"{first} (or {', '.join(others)}, which nothing since then tells from it) has moved by"
+
+
+def ago(alarm: Alarm) -> str:
+    """How many measurements ago, and how many logs, where they are not the same."""
+    return f"{alarm.since} measurements" + (f" ({alarm.logs} logs)" if alarm.logs != alarm.since else "")

@@ -84,6 +84,9 @@ RANK = re.compile(r"#\s+Rank\s+(\d+).*?\bon\s+(\S+)\s+device\s+\d+(?:\s+\[[^\]]*
 ROW = re.compile(r"-?[0-9]+\s+-?[0-9]+\s")
 STARTING = re.compile(r"(?:Collective test starting:\s*|[/\s])(\w+)_perf\b")
 UNITS = re.compile(r"#\s*\(B\)")
+FOOT = re.compile(r"#\s*(Out of bounds values|Avg bus bandwidth)")
+OVER = "over"
+"""What a reader notes in its record where a line ends a log; whoever takes the rows takes it off."""
 
 
 def _nccl(text: str, state: dict[str, Any], path: PurePath) -> list[Measured | Aside]:
@@ -108,6 +111,8 @@ def _nccl(text: str, state: dict[str, Any], path: PurePath) -> list[Measured | A
         if UNITS.search(text):
             state["units"] = "us" if "(us)" in text else "other"
             state["table"] = state.get("table", 0) + 1
+        if FOOT.match(text.lstrip()):
+            state[OVER] = True
         return []
     cells = text.split()
     if len(cells) < 3 or not ROW.match(text.lstrip()):

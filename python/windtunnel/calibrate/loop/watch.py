@@ -15,8 +15,8 @@ from windtunnel.calibrate.loop.content import TAIL, Content, digest, lines_of, p
 from windtunnel.calibrate.loop.drift import Detector
 from windtunnel.calibrate.loop.effects import MOST_KINDS, Effects, band_of
 from windtunnel.calibrate.loop.fetch import ERRORS, is_url, part, whole
-from windtunnel.calibrate.loop.judged import error_of
-from windtunnel.calibrate.loop.readers import WHOLE, Aside, Measured, read_line, reader_of
+from windtunnel.calibrate.loop.judged import ago, error_of, told
+from windtunnel.calibrate.loop.readers import OVER, WHOLE, Aside, Measured, read_line, reader_of
 from windtunnel.calibrate.loop.sources import Sources
 from windtunnel.engine import InputError, RunError
 
@@ -314,6 +314,9 @@ class Watch:
                         self._aside(name, number, one.reason, heard)
                     else:
                         self._guarded(name, number, one, state, detector, heard, said)
+                if state.pop(OVER, False):
+                    suspected = bool(detector.suspects)
+                    self._heard(detector.end(), detector, suspected=suspected, heard=heard, said=said)
             self.ledger.put("detector", detector.record())
             if again:
                 heard.waiting.append(f"{name}: is no whole trace, and is read once it has changed")
@@ -388,11 +391,11 @@ class Watch:
         if at is not None and at > time.time() + AHEAD_OF_CLOCK:
             self._aside(source, line, "its time is more than a day ahead of this machine's clock: left out", heard)
             at = None
-        number = db.execute(
+        db.execute(
             "insert into measurements (source, line, at, kind, seconds, predicted, set_id, name) "
             "values (?, ?, ?, ?, ?, ?, ?, ?)",
             (source, line, at, json.dumps(kind), found.seconds, predicted, current.id, found.name),
-        ).lastrowid
+        )
         heard.measurements += 1
         assert self._effects is not None  # noqa: S101 - a chunk begins by making it
         key = self._effects.standing(kind)
@@ -402,6 +405,12 @@ class Watch:
         alarm = detector.hear(key, float(np.log(found.seconds / predicted)), effects, log, band_of(kind))
         if self._effects.dropped(key, detector) is not None:
             self._forgotten(said)
+        self._heard(alarm, detector, suspected=suspected, heard=heard, said=said)
+
+    def _heard(
+        self, alarm: Alarm | None, detector: Detector, *, suspected: bool, heard: Heard, said: list[str]
+    ) -> None:
+        """Says what the detector has found at the latest measurement, and proposes a set."""
         if alarm is None:
             if detector.suspects and not suspected:
                 said.append(
@@ -410,6 +419,9 @@ class Watch:
                 )
             return
         heard.alarms += 1
+        current = self.ledger.current()
+        assert current is not None  # noqa: S101 - what was measured was predicted by it
+        db, number = self.ledger.db, int(self.ledger.one("select max(id) from measurements"))
         proposed = self._propose(current, detector)
         db.execute(
             "insert into alarms values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -459,25 +471,13 @@ class Watch:
             name = group.partition(" | ")[0]
             if name in values:
                 values[name] *= float(np.exp(step))
-        why = ", ".join(f"{name} {np.expm1(step):+.2%}" for name, step in sorted(detector.shifts.items()))
+        steps = [f"{name} {np.expm1(step):+.2%}" for name, step in sorted(detector.shifts.items())]
+        why = ", ".join(steps) or "as before, for what was raised is taken back"
         return self.ledger.add(current.system, values, f"proposed: {why}", current.id)
 
     def _aside(self, source: str, line: int, reason: str, heard: Heard) -> None:
         self.ledger.db.execute("insert into aside values (?, ?, ?)", (source, line, _plain(reason, LONG)))
         heard.aside += 1
-
-
-def told(alarm: Alarm) -> str:
-    """Which constant has moved, or which of several it may be."""
-    first, *others = alarm.name.split(" | ")
-    if not others:
-        return f"{first} has moved by"
-    return f"{first} (or {', '.join(others)}, which nothing since then tells from it) has moved by"
-
-
-def ago(alarm: Alarm) -> str:
-    """How many measurements ago, and how many logs, where they are not the same."""
-    return f"{alarm.since} measurements" + (f" ({alarm.logs} logs)" if alarm.logs != alarm.since else "")
 
 
 def _text(raw: bytes | None) -> str:
