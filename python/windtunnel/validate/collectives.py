@@ -120,8 +120,8 @@ def hardware(system: System, ranks: int = 0) -> dict[str, Any]:
 def domain_of(system: System, ranks: int = 0) -> int:
     """GPUs of a scale-up domain: those of a host, or of several whose links join them.
 
-    `topology.host.scale_up.size` says the latter. A job of `ranks` that one rack holds is one domain (`scale_up.domain` of
-    the GPU's sheet), whatever part of their racks larger jobs take.
+    `topology.host.scale_up.size` says the latter. A job of `ranks` that one rack holds is one domain (`scale_up.domain`
+    of the GPU's sheet), whatever part of their racks larger jobs take.
     """
     host = system.section("topology")["host"]
     gpus = int(host["gpus"])
