@@ -131,8 +131,9 @@ def test_a_detector_that_is_written_down_in_the_middle_of_a_log_goes_on() -> Non
             parts = Detector.of(json.loads(json.dumps(parts.record())))
     assert heard[0] == heard[1]
     alarms = [one for one in heard[0] if one is not None]
-    assert {alarm.name for alarm in alarms} == {"launch"}
-    assert sum(alarm.step for alarm in alarms) == pytest.approx(0.03, rel=0.35)
+    # Told where a log ends, before all of it is known: 1.7% at first, and a second alarm corrects it.
+    assert [alarm.name for alarm in alarms] == ["launch", "launch"]
+    assert sum(alarm.step for alarm in alarms) == pytest.approx(0.03, rel=0.3)
     assert whole.record() == parts.record()
 
 

@@ -128,8 +128,13 @@ def domain_of(system: System, ranks: int = 0) -> int:
     size = int((host.get("scale_up") or {}).get("size", gpus))
     if size <= gpus:
         return gpus
-    rack = int(sheet("gpus", str(host["gpu"]))["scale_up"].get("domain", {}).get("value", size))
-    return -(-ranks // gpus) * gpus if size < ranks <= rack else size
+    return -(-ranks // gpus) * gpus if size < ranks <= rack_of(host) else size
+
+
+def rack_of(host: Mapping[str, Any]) -> int:
+    """GPUs that scale-up links can join, by the sheet of a host's GPU; those of the host where it says nothing."""
+    found = sheet("gpus", str(host["gpu"]))["scale_up"].get("domain")
+    return int(host["gpus"]) if found is None else int(found["value"])
 
 
 TIMES = (

@@ -23,12 +23,7 @@ impl Training {
     /// Bytes beyond everything stored at the fullest instant of the backward pass of layer `layer` of a chunk that begins with `first`.
     pub(super) fn layer_transient(&self, layer: u32, first: u32) -> u64 {
         let whole = self.stored_by_layer(layer, false);
-        let kept = if self.recompute == Recompute::Full && !self.recomputes_layer(layer, first) {
-            whole
-        } else {
-            self.layer_activation_bytes(layer).get()
-        };
-        self.transient_beside(layer, whole.saturating_sub(kept))
+        self.transient_beside(layer, whole.saturating_sub(self.kept_of_layer(layer, first)))
     }
 
     /// The same where `anew` bytes of the layer are recomputed.

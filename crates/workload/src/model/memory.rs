@@ -291,17 +291,20 @@ impl Training {
         if self.gathers_over_tp() && !self.regather { self.tokens() } else { self.residual_tokens() }
     }
 
+    /// Bytes that layer `layer` of a chunk that begins with `first` keeps: all, where others of the chunk alone are recomputed.
+    pub(super) fn kept_of_layer(&self, layer: u32, first: u32) -> u64 {
+        if self.recompute == Recompute::Full && !self.recomputes_layer(layer, first) {
+            self.stored_by_layer(layer, false)
+        } else {
+            self.layer_activation_bytes(layer).get()
+        }
+    }
+
     /// Bytes that `chunk` keeps for its backward pass per micro-batch, ends of the model included.
     pub fn chunk_activation_bytes(&self, chunk: &Chunk) -> Bytes {
         let own = self.residual_tokens() * self.architecture.hidden;
         let first = chunk.layers.start;
-        let stored = |layer| {
-            if self.recompute == Recompute::Full && !self.recomputes_layer(layer, first) {
-                self.stored_by_layer(layer, false)
-            } else {
-                self.layer_activation_bytes(layer).get()
-            }
-        };
+        let stored = |layer| self.kept_of_layer(layer, first);
         let mut bytes: u64 = chunk.layers.clone().map(stored).sum();
         if chunk.embedding && self.dropout {
             bytes += own;

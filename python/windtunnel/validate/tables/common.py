@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.engine import InputError
+from windtunnel.validate.collectives import rack_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,8 +106,7 @@ def racks(scenario: dict[str, Any], gpus: int) -> None:
     size = (host.get("scale_up") or {}).get("size")
     if size is None:
         return
-    rack = 72
-    if gpus <= rack:
+    if gpus <= rack_of(host):
         host["scale_up"]["size"] = size = max(int(host["gpus"]), -(-gpus // int(host["gpus"])) * int(host["gpus"]))
     hosts = size // int(host["gpus"])
     topology["hosts"] = max(2, -(-topology["hosts"] // hosts)) * hosts if hosts > 1 else topology["hosts"]
