@@ -229,6 +229,8 @@ SETS = {
     ],
     "unknown precision": [f"{W}.training={{precision: fp3}}"],
     "unknown graphs": [f"{W}.training={{graphs: layer}}"],
+    "unknown optimizer": [f"{W}.training={{optimizer: lion}}"],
+    "muon of adapters": [f"{W}.training={{optimizer: muon, lora_rank: 16}}"],
     "hidden exchange of all": [f"{W}.training={{hidden_exchange: 1}}"],
     "fused mlp of single experts": [f"{W}.training={{fused_experts: false, fused_expert_mlp: true}}"],
     "evidence of what is not given": [

@@ -117,6 +117,10 @@ SMALL: dict[str, tuple[tuple[str, object], ...]] = {
     "mixtral-8x7b-ep": (
         JUMBO, ("topology.hosts", 2), (f"{W}.global_batch", 16), (f"{W}.sequence", 1024), (f"{P}.dp", 2)
     ),
+    "muon": (
+        JUMBO, ("topology.hosts", 2), (f"{W}.model", "mixtral-8x7b"), (f"{W}.global_batch", 16),
+        (f"{W}.sequence", 1024), (f"{P}.dp", 2),
+    ),
     "deepseek-v3-experts": (
         JUMBO, ("topology.hosts", 4), ("topology.tiers[0].ports_down", 2), (f"{W}.model", "mixtral-8x7b"),
         (f"{W}.global_batch", 16), (f"{W}.sequence", 512), (f"{W}.training.precision", "bf16"),

@@ -131,6 +131,15 @@ def test_recomputed_layers_are_told() -> None:
         assert told(some, it, framework).lacks == ["recomputation of 3 layers of each stage"]
 
 
+def test_the_optimizer_is_told() -> None:
+    some = with_training("optimizer: muon")
+    assert "--optimizer muon" in settings(some, PLAIN, "megatron")
+    assert "--optimizer" not in settings(job(), PLAIN, "megatron")
+    for framework in ("nemo", "torchtitan", "nanotron"):
+        assert "Muon" in told(some, PLAIN, framework).lacks
+        assert "Muon" not in told(job(), PLAIN, framework).lacks
+
+
 def test_modules_that_predict_are_told() -> None:
     """Megatron-Core writes them into its layout too, before the loss; the other two have none."""
     some = with_training("multi_token_prediction: 1")

@@ -160,6 +160,8 @@ def megatron(layout: Layout) -> Told:
         lines.append("--use-tp-pp-dp-mapping")
     if layout.predictions:
         lines.append(f"--mtp-num-layers {layout.predictions}")
+    if layout.training.get("optimizer") == "muon":
+        lines.append("--optimizer muon")
     _core_lacks(layout, told)
     return told
 
@@ -382,4 +384,8 @@ BY_NAME = {"megatron": megatron, "torchtitan": torchtitan, "nanotron": nanotron,
 
 def told(job: Job, candidate: Candidate, framework: str) -> Told:
     """Settings of `framework` that lay the job out as `candidate`, with what it cannot say of it."""
-    return BY_NAME[framework](Layout(job, candidate))
+    layout = Layout(job, candidate)
+    found = BY_NAME[framework](layout)
+    if layout.training.get("optimizer") == "muon" and framework != "megatron":
+        found.lacks.append("Muon")
+    return found

@@ -10,8 +10,8 @@ use windtunnel_workload::generate::{
 };
 use windtunnel_workload::model::{
     Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Evidence,
-    GpuSheet, Graphs, Memory, MemoryVerdict, ModelKind, ModelSheet, Recompute, Resident, Sharding, Training,
-    Zero, compute_time,
+    GpuSheet, Graphs, Memory, MemoryVerdict, ModelKind, ModelSheet, Optimiser, Recompute, Resident, Sharding,
+    Training, Zero, compute_time,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
@@ -425,6 +425,12 @@ impl Transformer<'_> {
             &[("none", Graphs::None), ("layers", Graphs::Layers), ("all", Graphs::All)],
             Graphs::None,
         )?;
+        let optimiser = choice(
+            settings.optimizer.as_deref(),
+            &at("optimizer"),
+            &[("adam", Optimiser::Adam), ("muon", Optimiser::Muon)],
+            Optimiser::Adam,
+        )?;
         let shards = Self::sharding(layout);
         let training = Training {
             micro_batch: self.micro_batch,
@@ -462,6 +468,7 @@ impl Transformer<'_> {
             padded_experts: settings.padded_experts.unwrap_or(true),
             dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
             straggle: settings.straggle.map_or(Span::ZERO, |duration| duration.0),
+            optimiser,
             optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
             expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
             ..Training::new(architecture, self.sequence)

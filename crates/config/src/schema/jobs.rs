@@ -210,6 +210,9 @@ pub struct ModelJob {
     /// Copy the tokens of experts in 8 or 4 bits to padded buffers and back, where they are not fused; on unless `false` (the
     /// router or the dispatcher pads).
     pub padded_experts: Option<bool>,
+    /// How weights follow from gradients: `adam` (also AdamW), or `muon` (the matrices of layers by Muon, all else by Adam); `adam` if
+    /// left out.
+    pub optimizer: Option<String>,
     /// Relative extra time of a backward pass that is split in input and weight gradients.
     pub split_overhead: Option<f64>,
     /// Share of the experts' all-to-alls that runs behind computations of another micro-batch and takes no time, from 0 to

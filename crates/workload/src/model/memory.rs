@@ -384,7 +384,10 @@ impl Training {
         let held = if whole { dense + routed } else { sharded(Zero::Gradients) };
         let beside = self.precision.added_gradients.map_or(0, |format| format.bytes(dense + routed));
         memory.gradients = Bytes::new(self.precision.gradients.bytes(held) + beside);
-        memory.optimiser = Bytes::new(12 * sharded(Zero::Optimiser));
+        let among =
+            if sharding.zero >= Zero::Optimiser { (sharding.shards, sharding.expert_shards) } else { (1, 1) };
+        let chunks = resident.iter().map(|held| &held.chunk);
+        memory.optimiser = Bytes::new(self.optimiser_bytes(sharded(Zero::Optimiser), chunks, among));
 
         let mut buffers = self.reserved;
         if sharding.zero == Zero::Parameters && !sharding.stays_gathered {

@@ -20,6 +20,7 @@ mod in_flight;
 mod kept;
 pub mod kernels;
 pub mod memory;
+pub mod optimiser;
 mod prediction;
 pub mod profile;
 pub mod sheets;
@@ -41,6 +42,7 @@ pub use flash::Flash;
 pub use flops::model_flops_utilisation;
 pub use kernels::{AttentionShape, Gemm, KernelError, KernelModel, Streaming};
 pub use memory::{Memory, MemoryHint, MemoryVerdict, Resident, Sharding, Zero};
+pub use optimiser::Matrices;
 pub use profile::{KernelProfile, ProfileError};
 pub use sheets::{
     ByFormat, Fitted, GpuSheet, Kernels, ModelKind, ModelSheet, NicSheet, OpticsKind, OpticsSheet,
@@ -48,5 +50,6 @@ pub use sheets::{
 };
 pub use tiles::{Device, ExpertShape, Rows, Tiles};
 pub use training::{
-    AttentionKernel, ContextExchange, Dispatcher, Graphs, LayoutError, Precision, Recompute, Training,
+    AttentionKernel, ContextExchange, Dispatcher, Graphs, LayoutError, Optimiser, Precision, Recompute,
+    Training,
 };

@@ -20,7 +20,7 @@ use crate::generate::Overlap;
 use crate::program::Dimension;
 
 /// Features that the projection joins, as a multiple of the model's: the token's embedding and what stands before.
-const JOINED: u64 = 2;
+pub(super) const JOINED: u64 = 2;
 
 /// Norms of a module beside those of its layer: of both that are joined, and the one before the head.
 const NORMS: u64 = 3;

@@ -94,6 +94,16 @@ impl Default for Precision {
     }
 }
 
+/// How weights follow from gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Optimiser {
+    /// Adam or `AdamW`.
+    #[default]
+    Adam,
+    /// Muon for the matrices of layers, Adam for everything else.
+    Muon,
+}
+
 /// Modules of multi-token prediction that are worth the name: published models have one, Gloeckle et al. 2024 (arXiv:2404.19737)
 /// try seven.
 const MOST_PREDICTIONS: u32 = 16;
@@ -190,6 +200,8 @@ pub struct Training {
     pub fused_loss: bool,
     /// Bytes that the framework holds besides: contexts, communication buffers.
     pub reserved: u64,
+    /// How weights follow from gradients.
+    pub optimiser: Optimiser,
     /// Ranks over which the optimiser state of dense parameters is sharded; 1: none.
     pub optimiser_shards: u64,
     /// The same for expert parameters.
@@ -287,6 +299,7 @@ impl Training {
             fused: true,
             fused_loss: true,
             reserved: 0,
+            optimiser: Optimiser::Adam,
             optimiser_shards: 1,
             expert_optimiser_shards: 1,
         }
@@ -318,6 +331,9 @@ impl Training {
         }
         if self.predictions > 0 && self.lora_rank.is_some() {
             return Err(range("multi_token_prediction", "0 with `lora_rank`", self.predictions.to_string()));
+        }
+        if self.optimiser == Optimiser::Muon && self.lora_rank.is_some() {
+            return Err(range("optimizer", "`adam` with `lora_rank`", "muon".to_owned()));
         }
         if self.predictions > 0 {
             divides("tp", self.tp, "features of the model", model.hidden)?;

@@ -9,7 +9,7 @@
 //! Sources: Shoeybi et al. 2019 (vocabulary-parallel loss: three all-reduces of one number a token), Korthikanti et al. 2022
 //! (recomputation), Lepikhin et al. 2020 (experts).
 
-use windtunnel_kernel::{Bytes, Span};
+use windtunnel_kernel::Bytes;
 
 use super::architecture::{Attention, LayerKind};
 use super::chunk::{Chunk, ChunkCost, Flops, Part, Units};
@@ -72,11 +72,11 @@ impl Training {
             work.expert_parameter_bytes = sized(&experts, self.precision.parameters);
             work.expert_gradient_bytes = sized(&experts, self.precision.gradients);
         }
-        work.optimiser = self.optimiser(chunk, kernels);
+        work.optimiser = self.optimiser_step(chunk, kernels);
     }
 
     /// Dense parameters and those of experts that have gradients, by unit.
-    fn trained(&self, chunk: &Chunk) -> (Vec<u64>, Vec<u64>) {
+    pub(super) fn trained(&self, chunk: &Chunk) -> (Vec<u64>, Vec<u64>) {
         let mut dense = Vec::new();
         let mut experts = Vec::new();
         if chunk.embedding {
@@ -107,24 +107,6 @@ impl Training {
             experts.fill(0);
         }
         (dense, experts)
-    }
-
-    /// The optimiser's step of `chunk`: Adam reads the gradient, and reads and writes master weight and two moments in 32 bits; it
-    /// writes the weight.
-    pub fn optimiser(&self, chunk: &Chunk, kernels: &KernelModel) -> Span {
-        let (dense, experts) = self.trained(chunk);
-        let owned = dense.iter().sum::<u64>().div_ceil(self.optimiser_shards)
-            + experts.iter().sum::<u64>().div_ceil(self.expert_optimiser_shards);
-        let bytes =
-            self.precision.gradients.bytes(owned) + 24 * owned + self.precision.parameters.bytes(owned);
-        let parts = chunk.layers.len() as u64
-            + u64::from(chunk.embedding)
-            + u64::from(chunk.head) * (1 + u64::from(self.predictions));
-        let measured = kernels.whole("optimiser_layer", self.architecture.hidden, self.tp, 0);
-        match measured {
-            Some(time) => time * parts,
-            None => kernels.streaming(Streaming::Optimiser, owned, 1, bytes),
-        }
     }
 
     fn forward(&self, emit: &mut Emit<'_>, chunk: &Chunk, units: &Units) {

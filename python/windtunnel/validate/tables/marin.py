@@ -1,8 +1,8 @@
 """Marin's mixtures of experts on racks of GB200 (github.com/marin-community/marin, the issue of each row).
 
-The runs of Megatron are eager, with routing balanced by force; those of levanter are compiled whole by XLA. A row whose
-issue does not restate heads or widths, or how wide its experts were spread, has no scenario. Some have a window of
-attention, in layers that their issues do not name: all layers see everything here.
+The runs of Megatron are eager, with routing balanced by force and Adam; those of levanter are compiled whole by XLA and
+step by Muon. A row whose issue does not restate heads or widths, or how wide its experts were spread, has no scenario.
+Some have a window of attention, in layers that their issues do not name: all layers see everything here.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def _row(line: Line, system: System) -> Row:
     gpus, ep = line.count("gpus"), line.count("ep")
     framework = FRAMEWORKS[line.text("framework")]
     training: dict[str, Any] = {"framework": framework, "precision": "bf16"}
+    if framework == "levanter":
+        training["optimizer"] = "muon"
     # HybridEP is DeepEP's twin; how many SMs it had stands behind its name.
     dispatcher = re.match(r"(?:HybridEP|DeepEP)\D*(\d+)?", line.text("transport"))
     if dispatcher:

@@ -642,7 +642,7 @@ impl Estimator {
         let work = self.work((key.0.0, lie.slowest), layout, training, model, chunk);
         let own = self.on_kind(layout, lie.slowest);
         let found = price(&own, stage, &work, runs(layout), speed, &tariffs.at(lie))?;
-        let optimiser = training.optimiser(chunk, model).ps() as f64 / speed;
+        let optimiser = training.optimiser_step(chunk, model).ps() as f64 / speed;
         let made = (Rc::new(found), optimiser);
         self.prices.insert(key, made.clone());
         Ok(made)

@@ -1,6 +1,7 @@
 //! A rank's work against closed forms: FLOPs, bytes, parameters, and measured kernels.
 
 mod operations;
+mod optimiser;
 mod prediction;
 
 use std::ops::Range;
