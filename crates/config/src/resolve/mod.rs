@@ -15,6 +15,8 @@ mod kernels;
 mod limits;
 pub mod marks;
 pub mod model;
+mod model_told;
+mod model_training;
 mod names;
 mod nccl;
 pub mod network;

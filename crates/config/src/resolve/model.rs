@@ -1,7 +1,7 @@
 //! A model and a layout as a workload: layers over stages, work over pieces, pieces over ranks.
 
-use serde_json::{Value, json};
-use windtunnel_kernel::{Bytes, RankId, Span};
+use serde_json::Value;
+use windtunnel_kernel::{Bytes, RankId};
 use windtunnel_plan::error::InputError;
 use windtunnel_plan::evidence::EvidenceList;
 use windtunnel_plan::jobs::ModelFacts;
@@ -9,9 +9,8 @@ use windtunnel_workload::generate::{
     Axis, ChunkWork, Clip, CollectiveChoice, GradientReduce, Kind, Layout, Reshard, generate_on,
 };
 use windtunnel_workload::model::{
-    Architecture, AttentionKernel, Chunk, ChunkCost, ContextExchange, Dispatcher, DlrmTraining, Evidence,
-    GpuSheet, Graphs, Memory, MemoryVerdict, ModelKind, ModelSheet, Optimiser, Recompute, Resident, Sharding,
-    Training, Zero, compute_time,
+    Architecture, Chunk, ChunkCost, Dispatcher, DlrmTraining, Evidence, GpuSheet, Memory, ModelKind,
+    ModelSheet,
 };
 use windtunnel_workload::schedules::{Schedule, ScheduleName, ScheduleSettings};
 
@@ -23,7 +22,7 @@ use super::names::choice;
 use super::on_gpus::{OnGpu, kinds_by_stage, on_gpus};
 use super::told::{NO_FRAMEWORK, assumed, kind_of, says_nothing_of_software};
 use crate::schema::jobs::CollectiveSettings;
-use crate::schema::{Job, MemoryPolicy, ModelJob, Parallelism, WorkloadSource};
+use crate::schema::{Job, ModelJob, Parallelism, WorkloadSource};
 use crate::sheets;
 
 /// Micro-batches of an iteration at most: each is computations and messages of its own on every rank.
@@ -178,7 +177,7 @@ pub(super) struct Transformer<'a> {
 }
 
 impl Transformer<'_> {
-    fn at(&self, key: &str) -> String {
+    pub(super) fn at(&self, key: &str) -> String {
         format!("{}.{key}", self.place)
     }
 
@@ -212,7 +211,7 @@ impl Transformer<'_> {
             .map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
         let sharding = Self::sharding(&layout);
         let memory: Vec<Memory> = (0..layout.pp)
-            .map(|rank| memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
+            .map(|rank| Self::memory_of(&training, &generated.schedule, &chunks, rank, &sharding))
             .collect();
         let mut warnings = Vec::new();
         let grid = &generated.grid;
@@ -383,284 +382,10 @@ impl Transformer<'_> {
         })
     }
 
-    pub(super) fn training(
-        &self,
-        architecture: Architecture,
-        layout: &Layout,
-    ) -> Result<Training, InputError> {
-        let settings = &self.settings;
-        let at = |key: &str| self.at(&format!("workload.training.{key}"));
-        let recompute = choice(
-            settings.recompute.as_deref(),
-            &at("recompute"),
-            &[
-                ("none", Recompute::None),
-                ("selective", Recompute::Selective),
-                ("operations", Recompute::Operations),
-                ("full", Recompute::Full),
-            ],
-            Recompute::None,
-        )?;
-        let attention = choice(
-            settings.attention.as_deref(),
-            &at("attention"),
-            &[
-                ("flash", AttentionKernel::Flash),
-                ("flash1", AttentionKernel::Flash),
-                ("flash2", AttentionKernel::Flash),
-                ("flash3", AttentionKernel::Flash),
-                ("unfused", AttentionKernel::Unfused),
-            ],
-            AttentionKernel::Flash,
-        )?;
-        let context = choice(
-            settings.context_exchange.as_deref(),
-            &at("context_exchange"),
-            &[("ring", ContextExchange::Ring), ("all_gather", ContextExchange::AllGather)],
-            ContextExchange::Ring,
-        )?;
-        let graphs = choice(
-            settings.graphs.as_deref(),
-            &at("graphs"),
-            &[("none", Graphs::None), ("layers", Graphs::Layers), ("all", Graphs::All)],
-            Graphs::None,
-        )?;
-        let optimiser = choice(
-            settings.optimizer.as_deref(),
-            &at("optimizer"),
-            &[("adam", Optimiser::Adam), ("muon", Optimiser::Muon)],
-            Optimiser::Adam,
-        )?;
-        let shards = Self::sharding(layout);
-        let training = Training {
-            micro_batch: self.micro_batch,
-            tp: u64::from(layout.tp),
-            cp: u64::from(layout.cp),
-            ep: u64::from(layout.ep),
-            expert_tp: u64::from(settings.expert_tp.unwrap_or(layout.tp)),
-            sequence_parallel: settings.sequence_parallel.unwrap_or(true) && layout.tp > 1,
-            precision: precision(settings, &self.at("workload"))?,
-            adds_gradients: shards.zero < Zero::Parameters || shards.whole_gradients,
-            recompute,
-            recompute_layers: settings.recompute_layers,
-            predictions: settings.multi_token_prediction.unwrap_or(0),
-            lora_rank: settings.lora_rank,
-            regather: settings.regather.unwrap_or(true),
-            narrow_gathers: settings.narrow_gathers.unwrap_or(false),
-            attention,
-            causal: settings.causal.unwrap_or(true) && attention == AttentionKernel::Flash,
-            dropout: settings.dropout.unwrap_or(false),
-            context,
-            capacity_factor: settings.capacity_factor,
-            imbalance: settings.expert_imbalance.unwrap_or(1.0),
-            hidden_exchange: settings.hidden_exchange.unwrap_or(0.0),
-            dispatcher: self.dispatcher,
-            overlap_shared: settings.overlap_shared.unwrap_or(false),
-            overlap_chunks: settings.overlap_chunks.unwrap_or(1),
-            overlap_backward: settings.overlap_backward.unwrap_or(true),
-            scatter_gather: settings.scatter_gather,
-            fused: settings.fused.unwrap_or(true),
-            fused_loss: settings.fused_loss.unwrap_or(true),
-            reserved: settings.reserved.map_or(0, |size| size.0.get()),
-            graphs,
-            fused_experts: settings.fused_experts.unwrap_or(true),
-            fused_expert_mlp: settings.fused_expert_mlp.unwrap_or(false),
-            padded_experts: settings.padded_experts.unwrap_or(true),
-            dispatch: settings.dispatch.map_or(Span::ZERO, |duration| duration.0),
-            straggle: settings.straggle.map_or(Span::ZERO, |duration| duration.0),
-            optimiser,
-            optimiser_shards: if layout.zero > 0 { shards.shards } else { 1 },
-            expert_optimiser_shards: if layout.zero > 0 { shards.expert_shards } else { 1 },
-            ..Training::new(architecture, self.sequence)
-        };
-        training.check().map_err(|error| InputError::new(self.at("parallelism"), error.to_string()))?;
-        Ok(training)
-    }
-
-    pub(super) fn sharding(layout: &Layout) -> Sharding {
-        let replicas = u64::from(layout.cp) * u64::from(layout.dp) / u64::from(layout.replicate.max(1));
-        Sharding {
-            zero: Zero::stage(layout.zero).unwrap_or_default(),
-            shards: replicas * u64::from(layout.ep),
-            expert_shards: replicas,
-            gathered_units: u64::from(layout.prefetch) + 1,
-            stays_gathered: layout.reshard == Reshard::Never,
-            whole_gradients: layout.reduce == GradientReduce::LastMicrobatch && layout.microbatches > 1,
-        }
-    }
-
     /// Chunks of the model, one for each of `stages` (see [`chunks`]).
     pub(super) fn chunks(&self, architecture: &Architecture, stages: u32) -> Result<Vec<Chunk>, InputError> {
         chunks(self.settings.layers_per_stage.as_deref(), architecture, stages, || self.place.to_owned())
     }
-
-    /// The fullest rank's memory as JSON; refuses or warns as the scenario says. `rooms` is the smallest GPU of each pipeline rank.
-    fn check_memory(
-        &self,
-        training: &Training,
-        memory: &[Memory],
-        rooms: &[&GpuSheet],
-        sharding: &Sharding,
-        context: &Context<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Value, InputError> {
-        // What is missing, or negative what is left.
-        let missing = |stage: usize, memory: &Memory| {
-            i128::from(memory.total().get()) - i128::from(rooms[stage].memory.value.get())
-        };
-        let (stage, fullest) = memory
-            .iter()
-            .enumerate()
-            .max_by_key(|(stage, memory)| (missing(*stage, memory), std::cmp::Reverse(*stage)))
-            .expect("a pipeline has at least one rank");
-        let (gpu, capacity) = (rooms[stage], rooms[stage].memory.value);
-        if let MemoryVerdict::Exceeds { missing, hint } = training.memory_verdict(fullest, capacity, sharding)
-        {
-            let gib = |bytes: Bytes| bytes.get() as f64 / f64::from(1u32 << 30);
-            let message = format!(
-                "pipeline rank {stage} needs {:.1} GiB, but a {} has {:.1} GiB: {:.1} GiB missing (weights {:.1}, gradients \
-                 {:.1}, optimiser {:.1}, activations {:.1}, buffers {:.1})",
-                gib(fullest.total()),
-                gpu.name,
-                gib(capacity),
-                gib(missing),
-                gib(fullest.weights),
-                gib(fullest.gradients),
-                gib(fullest.optimiser),
-                gib(fullest.activations),
-                gib(fullest.buffers),
-            );
-            match context.scenario.memory {
-                MemoryPolicy::Refuse => {
-                    return Err(InputError::new(self.place, message)
-                        .hint(format!("{hint}, or set `memory: warn` to run it all the same")));
-                }
-                MemoryPolicy::Warn => warnings.push(format!("{}: {message}", self.place)),
-                MemoryPolicy::Ignore => {}
-            }
-        }
-        let mut json = memory_json(fullest);
-        json["total"] = json!(fullest.total().get());
-        json["capacity"] = json!(capacity.get());
-        Ok(json)
-    }
-
-    fn explanation(
-        &self,
-        training: &Training,
-        layout: &Layout,
-        chunks: &[Chunk],
-        costs: &[Vec<ChunkCost>],
-        (lies, on): (&[Vec<usize>], &[OnGpu<'_>]),
-        memory: &[Memory],
-        generated: &windtunnel_workload::generate::Generated,
-    ) -> Value {
-        let seconds = |pieces: &[windtunnel_workload::generate::Piece]| compute_time(pieces).seconds();
-        // The slowest GPU sets the pace of its stage.
-        let pace = |stage: usize, kind: usize| {
-            let work = &costs[kind][stage].work;
-            compute_time(&work.forward) + compute_time(&work.backward)
-        };
-        let placement = generated.schedule.placement;
-        let kinds_of = |stage: usize| {
-            let mut found: Vec<usize> = placement
-                .holders(stage as u32)
-                .iter()
-                .flat_map(|&(rank, _)| lies[rank as usize].clone())
-                .collect();
-            found.sort_unstable();
-            found.dedup();
-            found
-        };
-        let stages: Vec<Value> = chunks
-            .iter()
-            .enumerate()
-            .map(|(stage, chunk)| {
-                let kinds = kinds_of(stage);
-                let slowest =
-                    kinds.iter().copied().max_by_key(|&kind| (pace(stage, kind), std::cmp::Reverse(kind)));
-                let cost = &costs[slowest.unwrap_or(0)][stage];
-                let mut told = json!({
-                    "stage": stage,
-                    "layers": [chunk.layers.start, chunk.layers.end],
-                    "embedding": chunk.embedding,
-                    "head": chunk.head,
-                    "forward_compute_s": seconds(&cost.work.forward),
-                    "backward_compute_s": seconds(&cost.work.backward),
-                    "forward_flops": cost.flops.forward,
-                    "backward_flops": cost.flops.backward,
-                    "recomputed_flops": cost.flops.recomputed,
-                    "parameter_bytes": cost.work.parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>()
-                        + cost.work.expert_parameter_bytes.iter().map(|bytes| bytes.get()).sum::<u64>(),
-                    "send_bytes": cost.work.send_bytes.get(),
-                    "activation_bytes": training.chunk_activation_bytes(chunk).get(),
-                });
-                if on.len() > 1 {
-                    told["gpus"] = kinds.iter().map(|&kind| on[kind].gpu.name.as_str()).collect();
-                }
-                told
-            })
-            .collect();
-        let ranks: Vec<Value> = memory
-            .iter()
-            .enumerate()
-            .map(|(rank, memory)| {
-                let mut json = memory_json(memory);
-                json["total"] = json!(memory.total().get());
-                json["pipeline_rank"] = json!(rank);
-                json["peak_in_flight"] = json!(generated.schedule.peak_in_flight(rank as u32));
-                json
-            })
-            .collect();
-        let groups: Vec<Value> = generated
-            .groups
-            .iter()
-            .map(|group| json!({"role": group.role.name(), "groups": group.count, "size": group.size}))
-            .collect();
-        json!({
-            "name": self.name,
-            "parameters": training.architecture.parameters(),
-            "active_parameters": training.architecture.active_parameters(),
-            "layers": training.architecture.layers,
-            "micro_batches": layout.microbatches,
-            "schedule": layout.schedule.name.name(),
-            "stages": stages,
-            "memory_by_pipeline_rank": ranks,
-            "communicators": groups,
-        })
-    }
-}
-
-fn memory_json(memory: &Memory) -> Value {
-    json!({
-        "weights": memory.weights.get(),
-        "gradients": memory.gradients.get(),
-        "optimiser": memory.optimiser.get(),
-        "activations": memory.activations.get(),
-        "buffers": memory.buffers.get(),
-    })
-}
-
-/// Memory of the GPUs of a pipeline rank; activations as the schedule keeps them.
-fn memory_of(
-    training: &Training,
-    schedule: &Schedule,
-    chunks: &[Chunk],
-    rank: u32,
-    sharding: &Sharding,
-) -> Memory {
-    let held: Vec<&Chunk> = (0..schedule.placement.chunks)
-        .map(|chunk| &chunks[schedule.placement.stage(rank, chunk) as usize])
-        .collect();
-    let resident: Vec<Resident> =
-        held.iter().map(|chunk| Resident { chunk: (*chunk).clone(), in_flight: 1 }).collect();
-    let mut memory = training.memory(&resident, sharding);
-    let whole: Vec<u64> = held.iter().map(|chunk| training.chunk_activation_bytes(chunk).get()).collect();
-    let kept: Vec<u64> = (whole.iter().zip(&held))
-        .map(|(whole, chunk)| (*whole as f64 * training.kept_share(chunk)).ceil() as u64)
-        .collect();
-    memory.activations = Bytes::new(schedule.peak_activation(rank, &whole, &kept));
-    memory
 }
 
 /// Layers of each stage: as given, or equal; where two are short of that, the first and the last stage hold one less

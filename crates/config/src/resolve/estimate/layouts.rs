@@ -1,6 +1,5 @@
 //! Layouts laid out and priced.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,41 +16,33 @@ use windtunnel_topology::{LinkId, LoadBalancer};
 use windtunnel_workload::Dimension;
 use windtunnel_workload::collectives::nccl::Library;
 use windtunnel_workload::estimate::pass::Runs;
-use windtunnel_workload::estimate::{Ends, LANES, Scratch, Sheet, StagePrice, price};
-use windtunnel_workload::generate::{ChunkWork, GenerateError, Layout, Role, with_costs};
-use windtunnel_workload::model::{
-    Architecture, Chunk, GpuSheet, KernelModel, ModelKind, Training, compute_time,
-};
+use windtunnel_workload::estimate::{Ends, LANES, Scratch, Sheet, StagePrice};
+use windtunnel_workload::generate::{ChunkWork, Layout, Role, with_costs};
+use windtunnel_workload::model::{Architecture, GpuSheet, KernelModel, ModelKind, Training};
 use windtunnel_workload::schedules::{Placement, ScheduleName, ScheduleSettings, Shape};
 
 use super::super::context::Context;
 use super::super::experts::dispatcher;
 use super::super::framework::Framework;
-use super::super::model::{Transformer, chunks, model_sheet, overlap_slowdown};
+use super::super::model::{Transformer, chunks, model_sheet};
 use super::super::network::coding_of;
 use super::super::on_gpus::{OnGpu, on_gpus};
 use super::super::told::says_nothing_of_software;
 use super::super::{fabric, nccl, variation};
 use super::balance::{Loads, balanced};
 use super::choice::{Answer, Choice, Depth};
+use super::chunk_prices::{ChunkPrices, runs};
 use super::courses::{CourseId, Courses};
 use super::laid::{Laid, Layers, Walk, layers_of, walk_of};
-use super::lie::{Group, Lie, waits};
+use super::lie::Group;
 use super::memory::fullest;
-use super::prepared::{Kit, LayoutKey, Pace, Prepared, Priced};
+use super::prepared::{Kit, LayoutKey, Pace, Prepared};
 use super::tariff::{Between, Tariffs, Ways, Wire};
 use crate::load::from_yaml;
 use crate::schema::{Job, ModelJob, Parallelism, Scenario};
 
-/// What a chunk's work depends on beside its layers: kernels and the kind of GPU, tp, cp, ep, micro-batch, and whether gradients are added to those of
-/// micro-batches before, which depends on the ZeRO stage.
-type WorkKey = (Kit, u8, u32, u32, u32, u64, bool, Layers);
-
 /// Kernels by kind of GPU, and their number.
 type Kernels = (Kit, Rc<[KernelModel]>);
-
-/// What a chunk's prices depend on.
-type PriceKey = (LayoutKey, Layers, Pace);
 
 /// What depends on the layout's sizes alone: tp, cp, ep, pp, dp, replicate, order, two directions.
 type GridKey = ([u32; 6], String, bool);
@@ -84,10 +75,7 @@ pub struct Estimator {
     frameworks: FxHashMap<String, Rc<Framework>>,
     /// By settings and GPUs.
     kernels: FxHashMap<(u32, u64), Kernels>,
-    /// What a chunk computes for a micro-batch.
-    spans: FxHashMap<WorkKey, f64>,
-    works: FxHashMap<WorkKey, Rc<ChunkWork>>,
-    prices: FxHashMap<PriceKey, Priced>,
+    chunks: ChunkPrices,
     tariffs: FxHashMap<GridKey, Rc<Tariffs>>,
     between: RefCell<Between>,
     courses: Courses,
@@ -150,6 +138,7 @@ impl Estimator {
         let uneven = variation::check(&scenario.variation, &parts.topology, source)?;
         let slow = parts.slow_links(uneven.links.iter().copied()).into_iter().collect();
         let speeds = uneven.by_gpu(&parts.topology);
+        let chunks = ChunkPrices::new(parts.kinds.sheets());
         Ok(Self {
             source: source.to_owned(),
             inputs: inputs.clone(),
@@ -168,9 +157,7 @@ impl Estimator {
             trainings: FxHashMap::default(),
             frameworks: FxHashMap::default(),
             kernels: FxHashMap::default(),
-            spans: FxHashMap::default(),
-            works: FxHashMap::default(),
-            prices: FxHashMap::default(),
+            chunks,
             tariffs: FxHashMap::default(),
             between: RefCell::default(),
             courses: Courses::default(),
@@ -190,10 +177,8 @@ impl Estimator {
 
     /// Lets go of what choices of one list share once it is much.
     fn forget(&mut self) {
-        if self.works.len() + self.prices.len() > KEPT_PRICES || self.tariffs.len() > KEPT_TARIFFS {
-            self.works.clear();
-            self.spans.clear();
-            self.prices.clear();
+        if self.chunks.len() > KEPT_PRICES || self.tariffs.len() > KEPT_TARIFFS {
+            self.chunks.clear();
             self.tariffs.clear();
             self.last = None;
         }
@@ -445,7 +430,7 @@ impl Estimator {
         let (kit, placement) = (*kit, *placement);
         let balanced = choice.balanced.then(|| {
             let loads: Vec<Loads> = (0..models.len())
-                .map(|kind| self.loads((kit, kind as u8), layout, training, &models[kind]))
+                .map(|kind| self.chunks.loads((kit, kind as u8), layout, training, &models[kind]))
                 .collect();
             let speed =
                 |group: &Group| group.speed * loads[0].layer() / loads[usize::from(group.kind)].layer();
@@ -466,8 +451,10 @@ impl Estimator {
             courses.clone()
         } else {
             // Such a search is told what passes cost, as the generator tells it.
-            let works: Vec<_> =
-                chunks.iter().map(|chunk| self.work((kit, 0), layout, training, &models[0], chunk)).collect();
+            let works: Vec<_> = chunks
+                .iter()
+                .map(|chunk| self.chunks.work((kit, 0), layout, training, &models[0], chunk))
+                .collect();
             let stages: Vec<&ChunkWork> = works.iter().map(AsRef::as_ref).collect();
             let mut schedule = with_costs(&layout.schedule, &stages).into_owned();
             let share = chunks.iter().map(|chunk| training.kept_share(chunk)).fold(0.0, f64::max);
@@ -489,15 +476,21 @@ impl Estimator {
         let mut paces: Vec<Pace> = Vec::with_capacity(chunks.len());
         for (stage, (chunk, &layers)) in chunks.iter().zip(&kinds).enumerate() {
             let groups = tariffs.at_stage(placement, stage as u32);
-            let pace = self.pace(&groups, kit, layout, training, models, chunk);
+            let pace = self.chunks.pace(&groups, kit, layout, training, models, chunk);
             paces.push(pace);
             let known = prepared.priced.borrow().get(&(layers, pace)).cloned();
             let priced = if let Some(known) = known {
                 known
             } else {
                 let of = (stage as u32, chunk);
-                let made =
-                    self.priced((prepared.key.clone(), layers, pace), layout, training, models, of, tariffs);
+                let made = self.chunks.priced(
+                    (prepared.key.clone(), layers, pace),
+                    layout,
+                    training,
+                    models,
+                    of,
+                    tariffs,
+                );
                 let made = made.map_err(|error| {
                     InputError::new(format!("{}.parallelism", self.place()), error.to_string())
                 })?;
@@ -518,14 +511,14 @@ impl Estimator {
                 }
                 let (lie, _) = paces[stage];
                 let model = &models[usize::from(lie.slowest)];
-                let work = self.work((kit, lie.slowest), layout, training, model, chunk);
+                let work = self.chunks.work((kit, lie.slowest), layout, training, model, chunk);
                 let mut made = StagePrice::clone(price);
-                made.close(&self.on_kind(layout, lie.slowest), &work, &tariffs.at(lie));
+                made.close(&self.chunks.on_kind(layout, lie.slowest), &work, &tariffs.at(lie));
                 *price = Rc::new(made);
                 close.insert(of, Rc::clone(price));
             }
         }
-        let waits = self.waits(&prepared, &chunks);
+        let waits = self.chunks.waits(&prepared, &chunks);
         let lies = paces.iter().map(|&(lie, _)| lie).collect();
         let laid = Laid {
             prices,
@@ -540,127 +533,6 @@ impl Estimator {
             prepared,
         };
         Ok(Outcome::Laid(Box::new(laid)))
-    }
-
-    /// What layers, the embedding and the head compute for a micro-batch, forwards and backwards.
-    fn loads(&mut self, kit: (Kit, u8), layout: &Layout, training: &Training, model: &KernelModel) -> Loads {
-        let all = self.architecture.layers;
-        let mut of = |layers: std::ops::Range<u32>, embedding: bool, head: bool| {
-            let work = self.work(kit, layout, training, model, &Chunk { layers, embedding, head });
-            (compute_time(&work.forward) + compute_time(&work.backward)).ps() as f64
-        };
-        let layers: Vec<f64> = (0..all).map(|layer| of(layer..layer + 1, false, false)).collect();
-        let embedding = of(0..1, true, false) - layers[0];
-        let head = of(all - 1..all, false, true) - layers[all as usize - 1];
-        Loads { layers, embedding, head }
-    }
-
-    /// What a chunk computes for a micro-batch on GPUs of `kind`, in picoseconds.
-    fn span(
-        &mut self,
-        (kit, kind): (Kit, u8),
-        layout: &Layout,
-        training: &Training,
-        models: &[KernelModel],
-        chunk: &Chunk,
-    ) -> f64 {
-        let layers = layers_of(&training.architecture, chunk);
-        let (adds, micro_batch) = (training.adds_gradients, training.micro_batch);
-        let key = (kit, kind, layout.tp, layout.cp, layout.ep, micro_batch, adds, layers);
-        if let Some(&known) = self.spans.get(&key) {
-            return known;
-        }
-        let work = self.work((kit, kind), layout, training, &models[usize::from(kind)], chunk);
-        let span = (compute_time(&work.forward) + compute_time(&work.backward)).ps() as f64;
-        self.spans.insert(key, span);
-        span
-    }
-
-    /// Where a stage lies that is computed on `groups`, and the speed of the slowest of these.
-    fn pace(
-        &mut self,
-        groups: &[Group],
-        kit: Kit,
-        layout: &Layout,
-        training: &Training,
-        models: &[KernelModel],
-        chunk: &Chunk,
-    ) -> Pace {
-        let mut slowest = (Lie { kinds: Lie::kinds_of(groups), slowest: 0 }, 1.0f64.to_bits(), 0.0);
-        for group in groups {
-            let takes = self.span((kit, group.kind), layout, training, models, chunk) / group.speed;
-            if takes > slowest.2 {
-                slowest = (Lie { slowest: group.kind, ..slowest.0 }, group.speed.to_bits(), takes);
-            }
-        }
-        (slowest.0, slowest.1)
-    }
-
-    /// By how much of their time the GPUs of each pipeline rank wait for its slowest, whose chunks are these by stage.
-    fn waits(&mut self, prepared: &Prepared, chunks: &[Chunk]) -> Vec<f64> {
-        let Prepared { layout, training, placement, tariffs, models, kit, .. } = prepared;
-        let mut found = Vec::with_capacity(tariffs.groups.len());
-        for (rank, groups) in tariffs.groups.iter().enumerate() {
-            let mut takes = vec![0.0; models.len()];
-            for chunk in 0..placement.chunks {
-                let chunk = &chunks[placement.stage(rank as u32, chunk) as usize];
-                for group in groups {
-                    takes[usize::from(group.kind)] +=
-                        self.span((*kit, group.kind), layout, training, models, chunk);
-                }
-            }
-            found.push(waits(groups, |kind| takes[usize::from(kind)]));
-        }
-        found
-    }
-
-    /// `layout` on GPUs of `kind`, whose collectives slow down computations by what its sheet says.
-    fn on_kind<'a>(&self, layout: &'a Layout, kind: u8) -> Cow<'a, Layout> {
-        match self.fabric.kinds.sheets().get(usize::from(kind)) {
-            Some(gpu) if kind > 0 => {
-                Cow::Owned(Layout { overlap_slowdown: overlap_slowdown(gpu), ..layout.clone() })
-            }
-            _ => Cow::Borrowed(layout),
-        }
-    }
-
-    /// What a chunk's passes take, and its optimiser: worked out once for all layouts whose schedules run the same passes.
-    fn priced(
-        &mut self,
-        key: PriceKey,
-        layout: &Layout,
-        training: &Training,
-        models: &[KernelModel],
-        (stage, chunk): (u32, &Chunk),
-        tariffs: &Tariffs,
-    ) -> Result<Priced, GenerateError> {
-        if let Some(known) = self.prices.get(&key) {
-            return Ok(known.clone());
-        }
-        let (lie, speed) = (key.2.0, f64::from_bits(key.2.1));
-        let model = &models[usize::from(lie.slowest)];
-        let work = self.work((key.0.0, lie.slowest), layout, training, model, chunk);
-        let own = self.on_kind(layout, lie.slowest);
-        let found = price(&own, stage, &work, runs(layout), speed, &tariffs.at(lie))?;
-        let optimiser = training.optimiser_step(chunk, model).ps() as f64 / speed;
-        let made = (Rc::new(found), optimiser);
-        self.prices.insert(key, made.clone());
-        Ok(made)
-    }
-
-    /// What a chunk does, worked out once for all layouts that share its sizes.
-    fn work(
-        &mut self,
-        (kit, kind): (Kit, u8),
-        layout: &Layout,
-        training: &Training,
-        model: &KernelModel,
-        chunk: &Chunk,
-    ) -> Rc<ChunkWork> {
-        let layers = layers_of(&training.architecture, chunk);
-        let adds = training.adds_gradients;
-        let key = (kit, kind, layout.tp, layout.cp, layout.ep, training.micro_batch, adds, layers);
-        Rc::clone(self.works.entry(key).or_insert_with(|| Rc::new(training.chunk(chunk, model).work)))
     }
 
     fn tariffs(&mut self, layout: &Layout, placement: Placement) -> Rc<Tariffs> {
@@ -699,12 +571,6 @@ enum Outcome {
     Laid(Box<Laid>),
     /// What it needs and what there is, and its layers if they were to be shared out.
     TooLarge((Bytes, Bytes), Option<Vec<u32>>),
-}
-
-/// Which passes a layout's schedule runs.
-fn runs(layout: &Layout) -> Runs {
-    let name = layout.schedule.name;
-    Runs { whole: !name.splits_backward(), split: name.splits_backward() || name.overlaps() }
 }
 
 /// All of a layout that the prices of its chunks depend on: the schedule counts by the passes that it runs.

@@ -15,6 +15,7 @@
 
 mod balance;
 mod choice;
+mod chunk_prices;
 mod courses;
 mod laid;
 mod layouts;
