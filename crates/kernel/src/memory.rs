@@ -1,11 +1,12 @@
-//! How much memory the engine holds: an allocator that counts. And how much [there is](available()).
+//! How much memory the engine holds: an allocator that counts, and asks for large pages. And how much [there is](available()).
 //!
 //! A program that wants the figures declares it once: `#[global_allocator] static ALLOCATOR: CountingAllocator =
 //! CountingAllocator;`. Elsewhere [`peak`] is zero. The counters are two relaxed atomics; they influence no result.
 
-#![allow(unsafe_code, reason = "an allocator cannot be written without it; it only forwards to the system's")]
+#![allow(unsafe_code, reason = "an allocator cannot be written without it; it forwards to the system's")]
 
 mod available;
+mod pages;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,7 +16,7 @@ pub use available::available;
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator with a counter of bytes held and their peak.
+/// The system's allocator with a counter of bytes held and their peak, and [large pages](pages) for large blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
@@ -26,18 +27,22 @@ fn grown(bytes: usize) {
     }
 }
 
-// SAFETY: every call is forwarded unchanged to the system's allocator; only the counters are ours.
+// SAFETY: every call is forwarded unchanged to the system's allocator; the counters are ours, and advice that moves nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
         // SAFETY: the caller's contract is passed on.
-        unsafe { System.alloc(layout) }
+        let block = unsafe { System.alloc(layout) };
+        pages::enlarge(block, layout.size());
+        block
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
         // SAFETY: the caller's contract is passed on.
-        unsafe { System.alloc_zeroed(layout) }
+        let block = unsafe { System.alloc_zeroed(layout) };
+        pages::enlarge(block, layout.size());
+        block
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -50,7 +55,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
         HELD.fetch_sub(layout.size(), Relaxed);
         grown(size);
         // SAFETY: the caller's contract is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
+        let block = unsafe { System.realloc(pointer, layout, size) };
+        pages::enlarge(block, size);
+        block
     }
 }
 

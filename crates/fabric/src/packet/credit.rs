@@ -24,6 +24,9 @@
 //! it learn of credit if the last PULLs are lost: the receiver has granted all that was asked for and would say nothing more,
 //! so it answers such a packet by a PULL that grants nothing new.
 
+use std::slice::from_ref;
+
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 
 use super::packets::{Kind, NONE, Packet, flag};
@@ -33,6 +36,7 @@ use super::transport::{Credit, Demand};
 
 /// What a sending half may spend.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 struct Purse {
     /// Bytes that may be sent; the last packet may take it below zero.
     credit: i64,
@@ -58,6 +62,7 @@ struct Purse {
 
 /// What a receiving half has granted.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 pub(super) struct Account {
     /// What packets asked for, or the bytes of those that arrived.
     asked: u64,
@@ -101,6 +106,7 @@ impl Account {
 
 /// The scheduler of a NIC port.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Pacer {
     /// Queue pairs that stand for a grant.
     rings: [List; 2],
@@ -163,6 +169,34 @@ impl Credits {
                 },
             );
         }
+    }
+
+    /// Has what a sending half may spend brought from memory.
+    #[inline]
+    pub(super) fn prefetch_purse(&self, flow: u32) {
+        prefetch_index(&self.purses, flow as usize);
+    }
+
+    /// Has the scheduler of NIC port `p` brought from memory.
+    #[inline]
+    pub(super) fn prefetch_pacer(&self, p: u32) {
+        if let Some(pacer) = self.pacers.get(p as usize) {
+            prefetch_index(from_ref(&pacer.due), 0);
+            prefetch_index(from_ref(&pacer.restrained), 0);
+        }
+    }
+
+    /// Has what a receiving half was granted brought from memory.
+    #[inline]
+    pub(super) fn prefetch_account(&self, flow: u32) {
+        prefetch_index(&self.accounts, flow as usize);
+    }
+
+    /// The receiving half whose turn it is at NIC port `p`.
+    #[inline]
+    pub(super) fn next(&self, p: u32) -> Option<u32> {
+        let [wants, idle] = self.pacers.get(p as usize)?.rings;
+        [wants, idle].iter().find(|ring| !ring.is_empty()).map(|ring| ring.head)
     }
 
     /// Whether ports that nobody wants anything of grant credit.

@@ -75,6 +75,7 @@ impl<T: Transport> Engine<T> {
     /// The first event that is not a port's.
     fn handle(&mut self) {
         let Some(key) = self.timeline.pop_other() else { return };
+        self.look_ahead_of_others();
         let (time, port) = (key.time().ps(), key.port());
         match key.class() {
             // What only keeps a port going is not counted.

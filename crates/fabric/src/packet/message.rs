@@ -149,6 +149,14 @@ impl Arrivals {
         ((sequence >> 6) as usize & (self.words.len() - 1), 1 << (sequence & 63))
     }
 
+    /// Has the place of `sequence` brought from memory.
+    #[inline]
+    pub(super) fn prefetch(&self, sequence: u32) {
+        if !self.words.is_empty() {
+            prefetch_index(&self.words, self.place(sequence).0);
+        }
+    }
+
     /// Whether `sequence` is marked; `base` is the lowest that may be.
     #[inline]
     pub(super) fn has(&self, sequence: u32) -> bool {

@@ -5,23 +5,24 @@ use std::collections::BinaryHeap;
 
 use super::pull::Ready;
 
-/// The queue pairs of a NIC port.
+/// The queue pairs of a NIC port: what is asked whenever something may be sent in one cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct NicPort {
     /// Those that may send, in the order of their turns.
     pub ready: Ready,
     /// Those that may send later: when, what they are called, which. Where a pace has changed since, another entry has the
     /// new time.
     pub paced: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Nothing on the ring may start before.
+    pub since: u64,
+    /// When the earliest wake-up is due.
+    pub wake: u64,
     /// Messages to come: when, in which order they were handed over, which.
     pub starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Sending halves opened here, and messages handed over, ever.
     pub opened: u32,
     pub handed: u32,
-    /// Nothing on the ring may start before.
-    pub since: u64,
-    /// When the earliest wake-up is due.
-    pub wake: u64,
     /// Whether the ring has its turn before contributions to reductions.
     pub yields: bool,
     /// When a pause last ended: what waits on the port's own list does not start before.

@@ -1,5 +1,7 @@
 //! Packets and their slab.
 
+use std::hint::select_unpredictable;
+
 use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::Itinerary;
@@ -229,6 +231,13 @@ impl Packets {
     /// Has a packet brought from memory, if there is one.
     #[inline]
     pub(super) fn prefetch(&self, id: u32) {
+        prefetch_index(&self.slots, id as usize);
+    }
+
+    /// The same where it is anybody's guess whether there is one: an address of nothing would be looked up in vain.
+    #[inline]
+    pub(super) fn prefetch_any(&self, id: u32) {
+        let id = select_unpredictable((id as usize) < self.slots.len(), id, 0);
         prefetch_index(&self.slots, id as usize);
     }
 

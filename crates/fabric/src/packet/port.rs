@@ -149,6 +149,13 @@ impl Port {
         self.waits() & (self.free_at <= now)
     }
 
+    /// The packet whose turn is next, [`NONE`] if nothing waits.
+    #[inline]
+    pub(super) const fn next_up(&self) -> u32 {
+        let class = if self.waiting[CONTROL].is_empty() { DATA } else { CONTROL };
+        self.waiting[class].head
+    }
+
     /// Takes the packet off whose turn is next, control before data; something waits.
     #[inline]
     pub(super) fn pop(&mut self, packets: &[Packet]) -> u32 {

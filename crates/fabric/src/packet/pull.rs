@@ -53,6 +53,12 @@ impl Ready {
         });
     }
 
+    /// The one whose turn it is, where turns do not go by queues.
+    #[inline]
+    pub(super) const fn first(&self) -> Option<u32> {
+        if self.ring.is_empty() { None } else { Some(self.ring.head) }
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ring.is_empty() && self.classes.as_ref().is_none_or(|classes| classes.is_empty())

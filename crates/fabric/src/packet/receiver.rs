@@ -258,6 +258,12 @@ impl Feedbacks {
         self.slots.len() as u32 - 1
     }
 
+    /// Has one brought from memory, if there is one.
+    #[inline]
+    pub(super) fn prefetch(&self, id: u32) {
+        prefetch_index(&self.slots, id as usize);
+    }
+
     #[inline]
     pub(super) fn take(&mut self, id: u32) -> Feedback {
         self.free.push(id);

@@ -1,5 +1,6 @@
 //! Switches: routing, admission to the shared buffer, marking, queueing.
 
+use prefetch_index::prefetch_index;
 use windtunnel_kernel::random::combine;
 use windtunnel_topology::SwitchId;
 
@@ -293,6 +294,8 @@ impl<T: Transport> Engine<T> {
         let Fabric { ports, switches, kinds, .. } = fabric;
         let (port, packets) = (&mut ports[p as usize], packets.slots());
         let id = port.pop(packets);
+        // What may start after it is known now, and wanted next.
+        prefetch_index(&*packets, port.next_up() as usize);
         let (start, before) = (port.free_at, port.held);
         let held = before - port.in_service;
         port.held = held;

@@ -150,12 +150,20 @@ pub(super) struct Timeline {
     /// All other events, and when the first of them is.
     queue: CalendarQueue<(), Key>,
     soon: u64,
+    /// The port of the last of them that was looked ahead at.
+    foreseen: u32,
 }
 
 impl Timeline {
     /// Of an engine with so many ports, at time zero.
     pub(super) fn new(ports: usize) -> Self {
-        Self { clock: 0, agenda: Agenda::new(ports), queue: CalendarQueue::new(), soon: u64::MAX }
+        Self {
+            clock: 0,
+            agenda: Agenda::new(ports),
+            queue: CalendarQueue::new(),
+            soon: u64::MAX,
+            foreseen: u32::MAX,
+        }
     }
 
     /// The instant of the last event, or one up to which nothing else was due.
@@ -214,16 +222,34 @@ impl Timeline {
         Some(key)
     }
 
+    /// The event that comes after so many others of those that are not ports', if it is in sight.
+    #[inline]
+    pub(super) fn other_ahead(&self, others: usize) -> Option<Key> {
+        self.queue.ahead(others)
+    }
+
+    /// Whether the last event looked ahead at was one of port `p`.
+    #[inline]
+    pub(super) const fn has_foreseen(&self, p: u32) -> bool {
+        self.foreseen == p
+    }
+
+    /// An event of port `p` is looked ahead at.
+    #[inline]
+    pub(super) fn foresee(&mut self, p: u32) {
+        self.foreseen = p;
+    }
+
     /// Time of the next event, [`Time::NEVER`] if there is none.
     #[inline]
     pub(super) fn next_time(&mut self) -> Time {
         self.agenda.next_time().min(Time::from_ps(self.soon))
     }
 
-    /// Ports whose events are the next, if there are so many.
+    /// Ports whose events are at these places among the next ones, the first of which is 0, if there are so many.
     #[inline]
-    pub(super) fn ahead(&self) -> Option<[u32; 5]> {
-        self.agenda.ahead()
+    pub(super) fn ahead<const N: usize>(&self, places: [usize; N]) -> Option<[u32; N]> {
+        self.agenda.ahead(places)
     }
 }
 

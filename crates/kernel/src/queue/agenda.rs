@@ -48,7 +48,7 @@ const FARTHEST: u64 = 1 << 31;
 
 /// Events that are lined up before the line is empty, where there are some nearby, and so many more when it is filled up:
 /// one look in a dozen finds it short, and is foreseen.
-const AHEAD: usize = 5;
+const AHEAD: usize = 12;
 const MORE: usize = 6;
 
 /// An event of the line is moved at most by so many places.
@@ -177,11 +177,16 @@ impl Agenda {
         self.pop_until(limit)
     }
 
-    /// The entities that the next events will be about, if so many are known and nothing comes before them.
+    /// The entities that the next events will be about at these places, the next event's being 0, if so many are known and nothing
+    /// comes before them.
     #[inline]
-    pub fn ahead(&self) -> Option<[u32; AHEAD]> {
+    pub fn ahead<const N: usize>(&self, places: [usize; N]) -> Option<[u32; N]> {
         let words: &[u64; AHEAD] = self.line.get(self.first..)?.first_chunk()?;
-        Some(words.map(|word| word as u32))
+        let mut entities = [NONE; N];
+        for (entity, place) in entities.iter_mut().zip(places) {
+            *entity = words[place] as u32;
+        }
+        Some(entities)
     }
 
     /// The time of an event of the line.

@@ -149,6 +149,13 @@ impl<T: Copy, K: EventOrder> CalendarQueue<T, K> {
         }
     }
 
+    /// Key of the event that comes after so many others, if no other is pushed before it and it is in sight.
+    #[inline]
+    pub fn ahead(&self, others: usize) -> Option<K> {
+        let place = self.current.len().checked_sub(others + 1)?;
+        self.current.get(place).map(|&(key, _)| key)
+    }
+
     /// Takes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<(K, T)> {

@@ -27,7 +27,7 @@ fn agree(calls: Vec<(u8, usize, u64, u32)>) -> Result<(), TestCaseError> {
                     }
                 }
                 2 => {
-                    let upcoming = agenda.ahead().map(|ahead| ahead[0]);
+                    let upcoming = agenda.ahead([0]).map(|[next]| next);
                     let expected = set.pop_first();
                     if agenda.late.is_empty() && upcoming.is_some() {
                         prop_assert_eq!(upcoming, expected.map(|event| event.1));
