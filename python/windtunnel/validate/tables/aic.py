@@ -82,6 +82,12 @@ def cache(gpu: str) -> float:
     return float(number) * {"MB": 1e6, "MiB": 2**20}[unit]
 
 
+def resident(gpu: str) -> float | None:
+    """The share of it that operands may fill and still be found again, as the GPU's 16-bit products had it."""
+    products = (_kernels(gpu).get("gemm") or {}).get("bf16")
+    return None if products is None else float(products["value"].get("resident", 1.0))
+
+
 def known(gpu: str, family: str, form: str) -> bool:
     """Whether the GPU's sheet has constants of a family of kernels in a format."""
     return form in (_kernels(gpu).get(family) or {})
