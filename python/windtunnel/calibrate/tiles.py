@@ -179,7 +179,8 @@ def _choices(
     if first.family == "experts":
         free = {**held, "least.rows": 16.0, "least.columns": 64.0}
         if first.kind.startswith(aic_moe.SGLANG):
-            return [(free, dict(EXPERTS)), ({**held, **TRITON}, dict(EXPERTS))]
+            half = EXPERTS | {"share": 0.5}
+            return [(free, half), ({**held, **TRITON}, half)]
         priors = EXPERTS | (SELECT if any(kernel.row[1] > FUSED for kernel in kernels) else {})
         return [(free, dict(priors)), ({**free, "timed": 1.0}, dict(priors))]
     priors = dict(PRODUCTS)
