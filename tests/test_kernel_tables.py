@@ -91,8 +91,9 @@ def test_what_a_benchmark_touches_before_it_comes_back() -> None:
     for k, count in ((6144, 1), (6143, 2), (3072, 2), (512, 5)):
         assert aic_gemm.touched("L40S", "bf16", "trtllm", 1, n, k) == count * 2 * n * k + 2 * k + 2 * n
     assert aic_gemm.touched("A100-80", "bf16", "sglang-0.5.10", 2, 3, 5) == 6 * 2 * (10 + 15 + 6)
-    assert aic.resident("L40S") == 1.0
-    assert aic.resident("H200") == 0.625
+    assert "resident" not in aic.product("L40S", "bf16")
+    assert aic.product("H200", "bf16")["resident"] == 0.625
+    assert aic.product("A100-80", "fp8") == {}
 
 
 def test_an_expert_is_found_again_if_little_was_touched_since() -> None:

@@ -51,7 +51,7 @@ CUT = {"cut.time": 2e-6, "cut.traffic": 0.3}
 CONVERT = {"convert.time": 6e-6, "convert.memory": 0.4, "convert.row": 1e-9}
 LEAST = ((16, 64), (64, 64), (128, 128))
 EXPERTS = {
-    "share": 0.9, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
+    "share": 0.8, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
     "cached": 1.5, "routing.copies": 1.0, "routing.tokens": 2.0, "routing.choice": 5e-10, "routing.expert": 2e-8,
 }  # fmt: skip
 SELECT = {"routing.select": 2e-5}
@@ -181,8 +181,12 @@ def _choices(
         if first.kind.startswith(aic_moe.SGLANG):
             half = EXPERTS | {"share": 0.5}
             return [(free, half), ({**held, **TRITON}, half)]
-        priors = EXPERTS | (SELECT if any(kernel.row[1] > FUSED for kernel in kernels) else {})
-        return [(free, dict(priors)), ({**free, "timed": 1.0}, dict(priors))]
+        # Where a rank's rows do not say what a tile reaches of the peak, it is what one of a plain product does.
+        plain = aic.product(first.gpu, first.format.removesuffix("_min_latency"))
+        priors = EXPERTS | {"share": plain.get("share", EXPERTS["share"])}
+        if any(kernel.row[1] > FUSED for kernel in kernels):
+            priors |= SELECT
+        return [(free, priors), ({**free, "timed": 1.0}, priors)]
     priors = dict(PRODUCTS)
     if launch is not None:
         held["launch"] = launch
@@ -293,7 +297,11 @@ def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
         groups.setdefault((kernel.family, kernel.format), []).append(kernel)
         gpus[kernel.gpu] = None
     launch: float | None = None
-    resident = None if ("gemm", "bf16") in groups else next((aic.resident(gpu) for gpu in gpus), None)
+    resident = (
+        None
+        if ("gemm", "bf16") in groups
+        else next((aic.product(gpu, "bf16").get("resident", 1.0) for gpu in gpus), None)
+    )
     for family, form in sorted(groups, key=lambda key: (FAMILIES.index(key[0]), FORMATS.index(key[1]))):
         group = groups[family, form]
         chosen = found_of.get(form.removesuffix("_default")) if form in aic_moe.DEFAULTS.values() else None

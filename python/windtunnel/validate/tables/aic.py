@@ -82,10 +82,11 @@ def cache(gpu: str) -> float:
     return float(number) * {"MB": 1e6, "MiB": 2**20}[unit]
 
 
-def resident(gpu: str) -> float | None:
-    """The share of it that operands may fill and still be found again, as the GPU's 16-bit products had it."""
-    products = (_kernels(gpu).get("gemm") or {}).get("bf16")
-    return None if products is None else float(products["value"].get("resident", 1.0))
+def product(gpu: str, form: str) -> Mapping[str, Any]:
+    """Constants of a GPU's products in a format; none where the sheet has none."""
+    found = (_kernels(gpu).get("gemm") or {}).get(form) or {}
+    constants: dict[str, Any] = found.get("value") or {}
+    return constants
 
 
 def known(gpu: str, family: str, form: str) -> bool:
