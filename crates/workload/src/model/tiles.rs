@@ -326,8 +326,7 @@ impl Tiles {
     /// Seconds of a mixture's two products, `ups` times `inter` columns from `hidden` features and back, for the rows that
     /// this rank's experts take, `[rows, experts]`, with what stands between them and the launch.
     pub fn experts(&self, device: &Device, each: &[[u64; 2]], shape: ExpertShape<'_>, width: f64) -> f64 {
-        let ExpertShape { hidden, inter, ups, .. } = shape;
-        let rows = Rows::Each(each);
+        let (ExpertShape { hidden, inter, ups, .. }, rows) = (shape, Rows::Each(each));
         let (taken, tokens) = (rows.total() as f64, shape.tokens as f64);
         let met = each.iter().filter(|[rows, _]| *rows > 0).map(|[_, count]| *count).sum::<u64>() as f64;
         let local: u64 = each.iter().map(|[_, count]| count).sum();
