@@ -16,7 +16,7 @@ from windtunnel.engine import InputError
 from windtunnel.experiments.spec import parse_yaml
 from windtunnel.validate import targets, validate
 from windtunnel.validate.systems import read_systems
-from windtunnel.validate.tables import READERS, aic, aic_gemm, aic_moe, aic_tactics
+from windtunnel.validate.tables import READERS, aic, aic_gate, aic_gemm, aic_moe, aic_tactics
 from windtunnel.validate.written import written
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_loads_add_up_and_the_rank_with_most_tokens_is_taken() -> None:
     for tokens, experts, chosen in ((1, 128, 8), (16, 256, 8), (4096, 128, 8), (1000, 512, 22), (300, 16, 1)):
         for distribution in ("balanced", "power_law_1.01", "power_law_1.2"):
             draws = aic_moe.loads(tokens, experts, chosen, 1, distribution)
-            assert len(draws) == (1 if distribution == "balanced" else 5)
+            assert len(draws) == (1 if distribution == "balanced" else 15)
             for whole, met in draws:
                 assert sum(whole) == tokens * chosen
                 assert max(whole) <= tokens
@@ -91,13 +91,60 @@ def test_what_a_benchmark_touches_before_it_comes_back() -> None:
     for k, count in ((6144, 1), (6143, 2), (3072, 2), (512, 5)):
         assert aic_gemm.touched("L40S", "bf16", "trtllm", 1, n, k) == count * 2 * n * k + 2 * k + 2 * n
     assert aic_gemm.touched("A100-80", "bf16", "sglang-0.5.10", 2, 3, 5) == 6 * 2 * (10 + 15 + 6)
-    # Experts that no draw meets stay in memory.
-    loads = [aic_moe.Load((1, 0, 0), 1), aic_moe.Load((0, 1, 0), 1)]
-    assert aic_moe.touched(loads, 8, 4, 2, 2.0) == 2 * 2 * 8 * 4 * 3 + 2 * 8 + 2 * (2 * 4 + 8)
+    assert "resident" not in aic.product("L40S", "bf16")
+    assert aic.product("H200", "bf16")["resident"] == 0.625
+    assert aic.product("A100-80", "fp8") == {}
+
+
+def test_an_expert_is_found_again_if_little_was_touched_since() -> None:
+    weight, own = 2 * 8 * 4 * 3, 2 * 8 + 2 * (2 * 4 + 8)  # of an expert; inputs and what one row writes
+
+    def back(*draws: tuple[int, ...]) -> list[list[tuple[int, int]]]:
+        return aic_moe.returns([aic_moe.Load(rows, 1) for rows in draws], 8, 4, 2, 2.0)
+
+    # One draw comes back to its own experts, and draws without a common one go all the way round.
+    assert back((1, 0, 0)) == [[(weight + own, 1)]]
+    assert back((1, 0, 0), (0, 1, 0)) == [[(2 * weight + 2 * own, 1)]] * 2
+    # The second expert was met by the draw before, the first one two draws before.
+    third = back((1, 0, 0), (0, 1, 0), (1, 1, 0))[2]
+    more = own + 2 * (2 * 4 + 8)
+    assert third == [(2 * weight + more, 1), (2 * weight + more + own, 1)]
+    # A draw without experts touches none.
+    assert back((0, 0, 0)) == [[]]
+
+
+def test_kernels_for_few_tokens_choose_in_half_of_the_groups() -> None:
+    # Eight experts in eight groups of four: all are alike, the first four are kept, and their first experts fill up.
+    asked = [1, 5, 9, 13, 17, 21, 25, 29]
+    assert aic_gate.gate(asked, 32, 8) == [1, 5, 9, 13, 0, 2, 3, 4]
+    # Groups with two are kept before those with one; what was asked for and lies in them is taken first.
+    assert aic_gate.gate([2, 16, 17, 28, 29, 31], 32, 6) == [2, 16, 17, 28, 29, 31]
+    assert aic_gate.gate([20], 32, 1) == [20]
+    for tokens, experts, chosen in ((3, 128, 8), (100, 256, 8), (1000, 16, 1), (5000, 160, 8)):
+        even = aic_gate.balanced(tokens, experts, chosen)
+        counts = aic_moe._balanced(tokens, experts, chosen)
+        assert sum(count for count, _ in even) == tokens
+        for expert in range(experts):
+            assert abs(sum(count for count, wanted in even if expert in wanted) - counts[expert]) <= 1
+        found = aic_gate.rows(even, experts, chosen)
+        assert sum(found) == tokens * chosen
+        assert max(found) <= tokens
+        if chosen == 8:
+            # The rank with the first half of the experts computes nearly all, where it was to compute half.
+            assert sum(found[: experts // 2]) == tokens * chosen
+    each = [5, 0, 4, 3]
+    columns = aic_gate.in_columns(each, 6, 2)
+    assert sum(count for count, _ in columns) == 6
+    assert [sum(count for count, wanted in columns if i in wanted) for i in range(4)] == each
+    (one,) = aic_moe.loads(4096, 256, 8, 4, "balanced", gated=True)
+    (plain,) = aic_moe.loads(4096, 256, 8, 4, "balanced")
+    assert sum(plain.rows) == 4096 * 8 / 4
+    assert sum(one.rows) == 4096 * 6
+    assert len(aic_moe.loads(64, 128, 8, 4, "power_law_1.2", gated=True)) == 15
 
 
 def test_a_time_is_the_mean_over_draws() -> None:
-    rows = [(64, 8, 1024, 512, 2, 0, 8, 16), (64, 8, 1024, 512, 2, 0, 0, 15, 64, 1)]
+    rows = [(64, 8, 1024, 512, 2, 64, 16, 0, 8, 16), (64, 8, 1024, 512, 2, 64, 16, 0, 0, 15, 64, 1)]
     asked = {"gpu": "B200", "family": "experts", "format": "bf16", "row": rows[0]}
     one, other = (aic.times([{**asked, "row": row}])[0] for row in rows)
     assert one != other
@@ -107,7 +154,7 @@ def test_a_time_is_the_mean_over_draws() -> None:
 def test_configurations_that_may_take_each_others_tactics_are_told_apart() -> None:
     def kernel(shape: str, tp: int, ep: int, form: str = "bf16", kind: str = "moe_torch_flow_cutlass") -> aic.Kernel:
         hidden, inter, _ = (int(part) for part in shape.split("x"))
-        row = (16, 8, hidden, inter // tp, 2, 0, 1, 1)
+        row = (16, 8, hidden, inter // tp, 2, 16, 1, 0, 1, 1)
         return aic.Kernel("L40S", "experts", form, row, shape, shape, 1e-3, f"{kind}/16/tp{tp}/ep{ep}/balanced")
 
     equal = [kernel("4096x2048x256", 8, 4), kernel("4096x1024x512", 4, 8)]  # 256 inner features, 64 experts

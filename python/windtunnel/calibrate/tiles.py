@@ -1,11 +1,12 @@
 """Constants of kernels by tiles and waves, fitted on measured kernels of one GPU in one format.
 
 The engine itself prices every row (`windtunnel.engine.kernel_times`), so what is fitted is what a run uses. A fit is
-made on all rows, and again without each part of the blocks of shapes; the errors of the parts that a fit has not
-seen are what is reported and what the validation board shows. Two choices are not numbers and are tried: the smallest
-tile a library has, and whether it cuts the inner dimension. So is the share of the cache that operands may fill and
-still be found again, on the 16-bit products of a GPU, of whose cache it is a property: all its other kernels have the
-same.
+made on all rows (of skewed experts with the first set of draws), and again without each part of the blocks of shapes;
+the errors of the parts that a fit has not seen are what is reported and what the validation board shows. Some choices
+are not numbers and are tried: the smallest tile a library has, whether it cuts the inner dimension, and of experts
+whether skewed ones run by the tile of even ones, or by SGLang's two. So is the share of the cache that operands may
+fill and still be found again, on the 16-bit products of a GPU, of whose cache it is a property: all its other kernels
+have the same.
 
 Rows whose kernel may have been chosen by the timings of another configuration (`aic_moe.tactics`) are not fitted on.
 They are scored. A library's default kernel has the constants of its format, but one tile, the best of all, and a pace
@@ -50,9 +51,14 @@ CUT = {"cut.time": 2e-6, "cut.traffic": 0.3}
 CONVERT = {"convert.time": 6e-6, "convert.memory": 0.4, "convert.row": 1e-9}
 LEAST = ((16, 64), (64, 64), (128, 128))
 EXPERTS = {
-    "share": 0.7, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
-    "cached": 1.5, "routing.copies": 1.0, "routing.choices": 0.5, "routing.expert": 2e-8,
+    "share": 0.8, "feed": 8e10, "store": 2e11, "fill": 1e-6, "tail": 0.5, "memory": 0.7, "serial": 0.3, "launch": 2e-5,
+    "cached": 1.5, "routing.copies": 1.0, "routing.tokens": 2.0, "routing.choice": 5e-10, "routing.expert": 2e-8,
 }  # fmt: skip
+SELECT = {"routing.select": 2e-5}
+FUSED = 16
+"""TensorRT-LLM chooses so many experts a token in one kernel."""
+TRITON = {"few.rows": 16.0, "few.columns": 32.0, "only.rows": 64.0, "only.columns": 64.0}
+"""The tiles of SGLang's Triton kernels where it has no configuration of a shape (`get_default_config`)."""
 ATTENTION = {"feed": 1e11, "fill": 5e-7, "tail": 0.3, "memory": 0.8, "serial": 0.3}
 CACHED = {"cached": 1.5}
 RESIDENT = (0.5, 0.625, 0.75, 1.0)
@@ -112,7 +118,8 @@ def fit(
     """
     first = kernels[0]
     seconds = np.array([kernel.seconds for kernel in kernels])
-    rows = [kernel.draws for kernel in kernels]
+    rows = [kernel.draws[: aic_moe.DRAWS] for kernel in kernels]
+    every = [kernel.draws for kernel in kernels]
     parts = np.array([aic.fold(kernel.block) for kernel in kernels])
     everything = np.flatnonzero([kernel.fitted for kernel in kernels])
     most = MOST.get(first.family, FEWER)
@@ -151,7 +158,7 @@ def fit(
         found, _ = _fitted(first, rows, seconds, _some(inside, most), held, start) if len(inside) else (constants, {})
         without.append(found)
         if len(outside):
-            errors[outside] = _ask(first, rows, outside, found) / seconds[outside] - 1
+            errors[outside] = _ask(first, every, outside, found) / seconds[outside] - 1
     shapes = sorted({kernel.shape for kernel in kernels})
     return Fit(first.gpu, first.family, first.format, len(everything), constants, without, shapes, errors, refused)
 
@@ -170,7 +177,16 @@ def _choices(
         shares |= {f"windowed.{count}": 0.6 for count in sorted(cut)}
         return [({**held, "launch": LAUNCH}, {**shares, **ATTENTION, **CACHED, **PREPARE})]
     if first.family == "experts":
-        return [({**held, "least.rows": 16, "least.columns": 64}, dict(EXPERTS))]
+        free = {**held, "least.rows": 16.0, "least.columns": 64.0}
+        if first.kind.startswith(aic_moe.SGLANG):
+            half = EXPERTS | {"share": 0.5}
+            return [(free, half), ({**held, **TRITON}, half)]
+        # Where a rank's rows do not say what a tile reaches of the peak, it is what one of a plain product does.
+        plain = aic.product(first.gpu, first.format.removesuffix("_min_latency"))
+        priors = EXPERTS | {"share": plain.get("share", EXPERTS["share"])}
+        if any(kernel.row[1] > FUSED for kernel in kernels):
+            priors |= SELECT
+        return [(free, priors), ({**free, "timed": 1.0}, priors)]
     priors = dict(PRODUCTS)
     if launch is not None:
         held["launch"] = launch
@@ -187,7 +203,9 @@ def _choices(
 
 def _default(chosen: Mapping[str, float], tile: tuple[float, float]) -> tuple[dict[str, float], dict[str, float]]:
     """What is held and what is fitted of a default kernel with one tile, by the constants of chosen kernels."""
-    held = {name: value for name, value in chosen.items() if name not in PACE and not name.startswith("least")}
+    held = {
+        name: value for name, value in chosen.items() if name not in (*PACE, "timed") and not name.startswith("least")
+    }
     return {**held, "only.rows": tile[0], "only.columns": tile[1]}, {name: chosen[name] for name in PACE}
 
 
@@ -223,6 +241,8 @@ def _fitted(
 
 LISTS = ("share", "windowed")
 """Shares by features of a head."""
+SIZES = ("least", "only", "few")
+"""Tiles by rows and columns."""
 SHARES = ("share", "windowed", "tail", "memory", "serial", "cut.traffic", "convert.memory")
 
 
@@ -266,15 +286,22 @@ def table_of(path: Path) -> ModuleType | None:
 def fit_all(kernels: Iterable[aic.Kernel]) -> Iterator[Fit]:
     """Fits every family and format that has rows enough.
 
-    Formats narrower than 16 bits take the launch of those, and all take the share of the cache that the first found.
-    A default kernel takes what it has of the other kernels of its format.
+    Formats narrower than 16 bits take the launch of those, and all take the share of the cache that the first found, or
+    that of the sheet's products where there are no rows of products. A default kernel takes what it has of the other
+    kernels of its format.
     """
     found_of: dict[str, Fit] = {}
     groups: dict[tuple[str, str], list[aic.Kernel]] = {}
+    gpus = dict[str, None]()
     for kernel in kernels:
         groups.setdefault((kernel.family, kernel.format), []).append(kernel)
+        gpus[kernel.gpu] = None
     launch: float | None = None
-    resident: float | None = None
+    resident = (
+        None
+        if ("gemm", "bf16") in groups
+        else next((aic.product(gpu, "bf16").get("resident", 1.0) for gpu in gpus), None)
+    )
     for family, form in sorted(groups, key=lambda key: (FAMILIES.index(key[0]), FORMATS.index(key[1]))):
         group = groups[family, form]
         chosen = found_of.get(form.removesuffix("_default")) if form in aic_moe.DEFAULTS.values() else None
@@ -334,26 +361,33 @@ def shown(family: str, constants: Mapping[str, float]) -> str:
                 parts[""][kind] = "[" + ", ".join(f"[{features}, {value:g}]" for features, value in shares) + "]"
     for name, value in constants.items():
         first, _, second = name.partition(".")
-        if first in {"least", "only"} or (family in ATTENTIONS and first in LISTS):
+        if first in {*SIZES, "timed"} or (family in ATTENTIONS and first in LISTS):
             continue
         text = f"{value:g}"
         if (second or first) in {"feed", "store"}:
             text = f"{float(f'{value / 1e9:.4g}'):.12g} GB/s"
-        elif (second or first) in {"fill", "launch", "time", "expert", "row"}:
+        elif (second or first) in {"fill", "launch", "time", "expert", "choice", "select", "row"}:
             text = f"{float(f'{value * 1e9:.4g}'):.12g} ns"
         if second:
             parts.setdefault(first, {})[second] = text
         elif not (value == 1 and first in {"cached", "resident"}):
             parts[""][name] = text
-    if "least.rows" in constants:
-        parts[""]["least"] = f"[{constants['least.rows']:g}, {constants['least.columns']:g}]"
-    if "only.rows" in constants:
-        parts[""]["only"] = f"[{constants['only.rows']:g}, {constants['only.columns']:g}]"
+    parts[""] |= _sizes(constants)
     inner = [f"{name}: {text}" for name, text in parts.pop("").items()]
     inner += [
         f"{name}: {{{', '.join(f'{key}: {text}' for key, text in entries.items())}}}" for name, entries in parts.items()
     ]
     return "{" + ", ".join(inner) + "}"
+
+
+def _sizes(constants: Mapping[str, float]) -> dict[str, str]:
+    """Tiles, and what they are chosen by."""
+    found = {
+        tile: f"[{constants[f'{tile}.rows']:g}, {constants[f'{tile}.columns']:g}]"
+        for tile in SIZES
+        if f"{tile}.rows" in constants
+    }
+    return found | ({"timed": "true"} if "timed" in constants else {})
 
 
 def record(old: Mapping[str, Any], fits: Iterable[Fit]) -> dict[str, Any]:

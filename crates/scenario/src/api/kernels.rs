@@ -71,9 +71,10 @@ fn variants<T: Clone>(
 ///   never does); with the conversion of the left factor where the format has one;
 /// - `attention`: batch, positions, query heads, key heads, features of a head, window (0: none), causal (0 or 1);
 /// - `decode`: the same, where positions are the keys in the cache of each sequence, which has one query;
-/// - `experts`: tokens of all ranks, chosen experts a token, hidden, inner features on this rank, projections up, bytes that a
-///   benchmark touches before it comes to the same operands again (0: it never does), then pairs of rows and how many of
-///   this rank's experts take so many.
+/// - `experts`: tokens of all ranks, chosen experts a token, hidden, inner features on this rank, projections up; tokens for
+///   which kernels were timed, and experts of all ranks; how many pairs follow of bytes that a benchmark touches before it
+///   comes back to an expert and how many experts these are (0: it never comes back), these pairs, and pairs of rows and how
+///   many of this rank's experts take so many.
 ///
 /// Attention is that of a benchmark that repeats one kernel over the same operands.
 ///
@@ -137,10 +138,14 @@ fn gemm(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f64> 
 }
 
 fn experts(tiles: &Tiles, device: &Device, row: &[u64], width: f64) -> Option<f64> {
-    let &[tokens, chosen, hidden, inter, ups, repeated, ref each @ ..] = row else { return None };
-    let shape = ExpertShape { hidden, inter, ups, choices: tokens * chosen, repeated };
-    let (pairs, []) = each.as_chunks::<2>() else { return None };
-    Some(tiles.experts(device, pairs, shape, width))
+    let &[tokens, chosen, hidden, inter, ups, timed, experts, returns, ref pairs @ ..] = row else {
+        return None;
+    };
+    let (pairs, []) = pairs.as_chunks::<2>() else { return None };
+    let (returns, each) = pairs.split_at_checked(usize::try_from(returns).ok()?)?;
+    let timed = (experts > 0).then_some([timed * chosen, experts]);
+    let shape = ExpertShape { hidden, inter, ups, tokens, choices: tokens * chosen, timed, returns };
+    Some(tiles.experts(device, each, shape, width))
 }
 
 fn core(row: &[u64]) -> Option<AttentionShape> {

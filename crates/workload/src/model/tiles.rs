@@ -49,6 +49,9 @@ const CUT_WAVES: u64 = 2;
 /// From so much more than fits on, a cache has lost all operands before a benchmark comes back to them.
 const RAMP: f64 = 0.1;
 
+/// So many experts a token TensorRT-LLM chooses in a kernel of its own (`RenormalizeMoeRoutingMethod`).
+const FUSED_CHOICES: u64 = 16;
+
 /// What a model of tiles needs to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
@@ -62,19 +65,23 @@ pub struct Device {
     pub cache: f64,
 }
 
-/// The products of a mixture of experts.
+/// A mixture of experts on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertShape {
+pub struct ExpertShape<'a> {
     /// Features of a token.
     pub hidden: u64,
     /// Inner features of an expert on this rank.
     pub inter: u64,
     /// Projections up: 2 with a gate.
     pub ups: u64,
-    /// Choices of all tokens of the expert-parallel ranks.
+    /// Tokens of all expert-parallel ranks.
+    pub tokens: u64,
+    /// Their choices.
     pub choices: u64,
-    /// Bytes that a benchmark touches before it comes to the same operands again; 0: it never does.
-    pub repeated: u64,
+    /// So many choices over so many experts were there when the library timed its kernels; none: those it computes.
+    pub timed: Option<[u64; 2]>,
+    /// Bytes that a benchmark touches before it comes back to an expert, and how many experts these are; none: it never does.
+    pub returns: &'a [[u64; 2]],
 }
 
 /// Parts of a product along its rows: one matrix, several of equal size, or one for each expert.
@@ -84,6 +91,9 @@ pub enum Rows<'a> {
     Equal(u64, u64),
     /// So many matrices for each number of rows: `[rows, matrices]`.
     Each(&'a [[u64; 2]]),
+    /// So many matrices of many, `[rows, matrices]`, over which rows are spread evenly: with less than one row each, fewer
+    /// have any.
+    Spread(u64, [u64; 2]),
 }
 
 impl Rows<'_> {
@@ -92,6 +102,7 @@ impl Rows<'_> {
         match self {
             Self::Equal(count, rows) => count * rows,
             Self::Each(kinds) => kinds.iter().map(|[rows, count]| rows * count).sum(),
+            Self::Spread(count, [rows, all]) => (count * rows).div_ceil(*all),
         }
     }
 
@@ -100,6 +111,8 @@ impl Rows<'_> {
         match self {
             Self::Equal(count, rows) => count * rows.div_ceil(height),
             Self::Each(kinds) => kinds.iter().map(|[rows, count]| rows.div_ceil(height) * count).sum(),
+            Self::Spread(count, [rows, all]) if rows < all => (count * rows).div_ceil(*all),
+            Self::Spread(count, [rows, all]) => count * rows.div_ceil(all * height),
         }
     }
 }
@@ -135,23 +148,29 @@ impl Convert {
     const NONE: Self = Self { time: 0.0, memory: 1.0, row: 0.0 };
 }
 
-/// What routed experts cost besides their products, in passes over 16-bit numbers at the memory's bandwidth.
+/// What routed experts cost besides their products: passes over 16-bit numbers at the memory's bandwidth, and lists.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Routing {
-    /// Over the rows that this rank's experts take, their inputs, inner features and results.
+    /// Passes over the rows that this rank's experts take, their inputs, inner features and results.
     #[serde(deserialize_with = "amount")]
     pub copies: f64,
-    /// Over the results of all choices of all tokens.
+    /// Passes over the features of all tokens: their conversion, and the sums of results.
     #[serde(deserialize_with = "amount")]
-    pub choices: f64,
-    /// Seconds for each of this rank's experts: rows are counted and put in order.
+    pub tokens: f64,
+    /// Seconds for each choice of all tokens: their lists are put in order.
+    #[serde(deserialize_with = "seconds")]
+    pub choice: f64,
+    /// Seconds for each of this rank's experts: rows are counted.
     #[serde(deserialize_with = "seconds")]
     pub expert: f64,
+    /// Seconds more where a token chooses more than [`FUSED_CHOICES`] experts: general kernels find the highest logits then.
+    #[serde(default, deserialize_with = "seconds")]
+    pub select: f64,
 }
 
 impl Routing {
-    const NONE: Self = Self { copies: 0.0, choices: 0.0, expert: 0.0 };
+    const NONE: Self = Self { copies: 0.0, tokens: 0.0, choice: 0.0, expert: 0.0, select: 0.0 };
 }
 
 /// Constants of products on one device in one format.
@@ -198,6 +217,12 @@ pub struct Tiles {
     /// taken.
     #[serde(default)]
     pub only: Option<[u64; 2]>,
+    /// The only tile, instead, where tokens are no more than the rank's experts (SGLang's Triton kernels).
+    #[serde(default)]
+    pub few: Option<[u64; 2]>,
+    /// Whether experts' tile is the fastest for [`ExpertShape::timed`], and not for the rows that there are.
+    #[serde(default)]
+    pub timed: bool,
     /// Factor on the bandwidth where operands are still in the cache; absent: they never are.
     #[serde(default = "one", deserialize_with = "factor")]
     pub cached: f64,
@@ -283,6 +308,8 @@ impl Tiles {
         routing: None,
         least: [16, 64],
         only: None,
+        few: None,
+        timed: false,
         cached: 1.0,
         resident: 1.0,
     };
@@ -297,25 +324,42 @@ impl Tiles {
     }
 
     /// Seconds of a mixture's two products, `ups` times `inter` columns from `hidden` features and back, for the rows that
-    /// this rank's experts take, `[rows, experts]`, with what stands between them and the launch. `choices` are those of all tokens.
-    pub fn experts(&self, device: &Device, each: &[[u64; 2]], shape: ExpertShape, width: f64) -> f64 {
-        let ExpertShape { hidden, inter, ups, choices, repeated } = shape;
-        let missed = self.missed(device, repeated);
-        let rows = Rows::Each(each).total();
+    /// this rank's experts take, `[rows, experts]`, with what stands between them and the launch.
+    pub fn experts(&self, device: &Device, each: &[[u64; 2]], shape: ExpertShape<'_>, width: f64) -> f64 {
+        let (ExpertShape { hidden, inter, ups, .. }, rows) = (shape, Rows::Each(each));
+        let (taken, tokens) = (rows.total() as f64, shape.tokens as f64);
         let met = each.iter().filter(|[rows, _]| *rows > 0).map(|[_, count]| *count).sum::<u64>() as f64;
         let local: u64 = each.iter().map(|[_, count]| count).sum();
+        let missed = self.missed_of(device, shape.returns);
+        let timed = shape.timed.filter(|_| self.timed).map(|even| Rows::Spread(local, even));
+        let only = if shape.tokens <= local { self.few.or(self.only) } else { self.only };
         let product = |n: u64, k: u64| {
             let (n_, k_) = (n as f64, k as f64);
-            let bytes = met * width * n_ * k_ + rows as f64 * (width * k_ + 2.0 * n_);
-            self.seconds(device, Rows::Each(each), n, k, width, bytes * missed, 1.0)
+            let bytes = met * width * n_ * k_ + taken * (width * k_ + 2.0 * n_);
+            let time = self.fastest(device, rows, timed, only, n, k, width, 1.0);
+            self.beside(time, bytes * missed / (device.bandwidth * self.memory))
         };
         let routing = self.routing.map_or(0.0, |routing| {
             let (hidden, inter) = (hidden as f64, inter as f64);
-            let copies = rows as f64 * ((4.0 + width) * hidden + (2.0 * ups as f64 + width) * inter);
-            let moved = routing.copies * copies + routing.choices * choices as f64 * 2.0 * hidden;
-            routing.expert * local as f64 + moved / device.bandwidth
+            let copies = taken * ((4.0 + width) * hidden + (2.0 * ups as f64 + width) * inter);
+            let moved = routing.copies * copies + routing.tokens * tokens * 2.0 * hidden;
+            let select = if shape.choices > FUSED_CHOICES * shape.tokens { routing.select } else { 0.0 };
+            select
+                + routing.expert * local as f64
+                + routing.choice * shape.choices as f64
+                + moved / device.bandwidth
         });
         self.launch + product(ups * inter, hidden) + product(hidden, inter) + routing
+    }
+
+    /// [`Self::missed`] over experts to which a benchmark comes back after so many bytes each.
+    fn missed_of(&self, device: &Device, returns: &[[u64; 2]]) -> f64 {
+        let experts: u64 = returns.iter().map(|[_, count]| count).sum();
+        if experts == 0 {
+            return 1.0;
+        }
+        let parts = returns.iter().map(|[bytes, count]| self.missed(device, *bytes) * *count as f64);
+        parts.sum::<f64>() / experts as f64
     }
 
     /// Seconds of a product of `rows` with matrices of `k` rows and `n` columns whose operands have `width` bytes a
@@ -330,25 +374,45 @@ impl Tiles {
         bytes: f64,
         pace: f64,
     ) -> f64 {
-        let memory = bytes / (device.bandwidth * self.memory);
+        let time = self.fastest(device, rows, None, self.only, n, k, width, pace);
+        self.beside(time, bytes / (device.bandwidth * self.memory))
+    }
+
+    /// Computation beside memory.
+    fn beside(&self, time: f64, memory: f64) -> f64 {
+        let (longer, shorter) = if time > memory { (time, memory) } else { (memory, time) };
+        longer + self.serial * shorter
+    }
+
+    /// Seconds of computation of `rows` by the tile and the cut that are fastest for `timed`, which is `rows` if absent.
+    fn fastest(
+        &self,
+        device: &Device,
+        rows: Rows<'_>,
+        timed: Option<Rows<'_>>,
+        only: Option<[u64; 2]>,
+        n: u64,
+        k: u64,
+        width: f64,
+        pace: f64,
+    ) -> f64 {
         let one = device.peak * self.share / device.sms as f64;
         // Parts in 32 bits, written and read.
         let sums = 8.0 * rows.total() as f64 * n as f64;
-        let mut best = f64::INFINITY;
+        let (mut best, mut found) = (f64::INFINITY, f64::INFINITY);
+        let sizes = only.as_ref().map_or(&TILES[..], std::slice::from_ref);
         // Experts are many and sizes of one height stand together: their rows are counted once for all.
-        let mut counted = (0, 0);
-        for [height, columns] in TILES {
-            let wanted = match self.only {
-                Some(only) => only == [height, columns],
-                None => height >= self.least[0] && columns >= self.least[1],
-            };
-            if !wanted {
+        let (mut counted, mut timed_rows) = ((0, 0), 0);
+        for &[height, columns] in sizes {
+            if only.is_none() && (height < self.least[0] || columns < self.least[1]) {
                 continue;
             }
             if counted.0 != height {
                 counted = (height, rows.tiles(height));
+                timed_rows = timed.map_or(0, |timed| timed.tiles(height));
             }
-            let whole = counted.1 * n.div_ceil(columns);
+            let across = n.div_ceil(columns);
+            let whole = counted.1 * across;
             let (area, edge) = ((height * columns) as f64, (height + columns) as f64);
             let (arithmetic, load) = (2.0 * area / one, edge * width / self.feed);
             let step = if arithmetic > load { arithmetic } else { load };
@@ -357,19 +421,22 @@ impl Tiles {
                 if parts > 1 && (self.cut.is_none() || whole >= CUT_WAVES * device.sms) {
                     break;
                 }
-                let tiles = whole * parts;
                 let inner = (k.div_ceil(parts).div_ceil(STEP) * STEP) as f64;
-                let mut time = self.waves(device, tiles) * (inner * step + ends) / pace;
-                if let (Some(cut), true) = (&self.cut, parts > 1) {
-                    time += cut.time + parts as f64 * sums * cut.traffic / device.bandwidth;
-                }
-                if time < best {
-                    best = time;
+                let of = |tiles: u64| {
+                    let mut time = self.waves(device, tiles * parts) * (inner * step + ends) / pace;
+                    if let (Some(cut), true) = (&self.cut, parts > 1) {
+                        time += cut.time + parts as f64 * sums * cut.traffic / device.bandwidth;
+                    }
+                    time
+                };
+                let time = of(whole);
+                let asked = if timed.is_some() { of(timed_rows * across) } else { time };
+                if asked < best {
+                    (best, found) = (asked, time);
                 }
             }
         }
-        let (longer, shorter) = if best > memory { (best, memory) } else { (memory, best) };
-        longer + self.serial * shorter
+        found
     }
 
     /// Waves of `tiles`, with the counted part of the last one's idle multiprocessors.
@@ -405,19 +472,25 @@ impl Tiles {
             "convert.memory" => self.convert.get_or_insert(Convert::NONE).memory = value.min(1.0),
             "convert.row" => self.convert.get_or_insert(Convert::NONE).row = value,
             "routing.copies" => self.routing.get_or_insert(Routing::NONE).copies = value,
-            "routing.choices" => self.routing.get_or_insert(Routing::NONE).choices = value,
+            "routing.tokens" => self.routing.get_or_insert(Routing::NONE).tokens = value,
+            "routing.choice" => self.routing.get_or_insert(Routing::NONE).choice = value,
             "routing.expert" => self.routing.get_or_insert(Routing::NONE).expert = value,
+            "routing.select" => self.routing.get_or_insert(Routing::NONE).select = value,
             "least.rows" => self.least[0] = value as u64,
             "least.columns" => self.least[1] = value as u64,
             "only.rows" => self.only.get_or_insert([0, 0])[0] = value as u64,
             "only.columns" => self.only.get_or_insert([0, 0])[1] = value as u64,
+            "few.rows" => self.few.get_or_insert([0, 0])[0] = value as u64,
+            "few.columns" => self.few.get_or_insert([0, 0])[1] = value as u64,
+            "timed" => self.timed = value > 0.0,
             "cut.time" => self.cut.get_or_insert(Cut { time: 0.0, traffic: 0.0 }).time = value,
             "cut.traffic" => self.cut.get_or_insert(Cut { time: 0.0, traffic: 0.0 }).traffic = value.min(1.0),
             _ => {
                 return Err(format!(
                     "no constant `{name}`\n\nhint: there are share, feed, store, fill, tail, memory, serial, launch, cached, \
-                     resident, cut.time, cut.traffic, convert.time, convert.memory, convert.row, routing.copies, routing.choices, \
-                     routing.expert, least.rows, least.columns, only.rows, only.columns"
+                     resident, cut.time, cut.traffic, convert.time, convert.memory, convert.row, routing.copies, routing.tokens, \
+                     routing.choice, routing.expert, routing.select, least.rows, least.columns, only.rows, only.columns, few.rows, \
+                     few.columns, timed"
                 ));
             }
         }

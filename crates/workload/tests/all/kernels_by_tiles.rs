@@ -65,7 +65,7 @@ fn few_tiles_are_cut_along_the_inner_dimension() {
 #[test]
 fn experts_fill_tiles_one_by_one() {
     let tiles = Tiles { least: [16, 64], ..tiles() };
-    let shape = ExpertShape { hidden: 1024, inter: 1024, ups: 2, choices: 64, repeated: 0 };
+    let shape = mixture(64, &[]);
     let time = |each: &[[u64; 2]]| tiles.experts(&DEVICE, each, shape, 2.0);
     assert_eq!(time(&[[1, 64]]), time(&[[0, 64], [1, 64]]));
     assert!(time(&[[64, 1], [0, 63]]) < time(&[[1, 64]]) / 3.0, "one expert's weights for 64");
@@ -83,12 +83,52 @@ fn operands_that_stay_in_the_cache_are_moved_faster() {
     assert_eq!(tiles.missed(&DEVICE, cache), 1.0);
     let between = tiles.missed(&DEVICE, cache / 2 + cache / 40);
     assert!((between - (0.5 + 0.5 / 3.0)).abs() < 1e-9, "{between}");
-    let time = |repeated| {
-        let shape = ExpertShape { hidden: 1024, inter: 1024, ups: 2, choices: 8, repeated };
-        tiles.experts(&DEVICE, &[[1, 8]], shape, 2.0) - tiles.launch
+    let time =
+        |returns: &[[u64; 2]]| tiles.experts(&DEVICE, &[[1, 8]], mixture(8, returns), 2.0) - tiles.launch;
+    assert_eq!(time(&[]), time(&[[cache, 8]]));
+    assert!(time(&[[1, 8]]) < 0.6 * time(&[]), "{:?} {:?}", time(&[[1, 8]]), time(&[]));
+    // Of eight experts two are found again: some of the bytes are.
+    let (all, none, some) = (time(&[[1, 8]]), time(&[]), time(&[[1, 2], [cache, 6]]));
+    assert!(all < some && some < none, "{all} {some} {none}");
+    assert_eq!(some, time(&[[cache, 6], [1, 2]]));
+}
+
+fn mixture(tokens: u64, returns: &[[u64; 2]]) -> ExpertShape<'_> {
+    ExpertShape { hidden: 1024, inter: 1024, ups: 2, tokens, choices: tokens, timed: None, returns }
+}
+
+/// A library that timed its kernels with even experts computes skewed ones by the tile that was best for even ones: never
+/// faster than the best, equal where experts are even, and slower where one expert takes all.
+#[test]
+fn skewed_experts_run_by_the_tile_of_even_ones() {
+    let free = Tiles { least: [16, 64], ..tiles() };
+    let timed = Tiles { timed: true, ..free.clone() };
+    let time = |tiles: &Tiles, each: &[[u64; 2]]| {
+        tiles.experts(&DEVICE, each, ExpertShape { timed: Some([1024, 64]), ..mixture(1024, &[]) }, 2.0)
     };
-    assert_eq!(time(0), time(cache));
-    assert!(time(1) < 0.6 * time(0), "{} {}", time(1), time(0));
+    assert_eq!(time(&timed, &[[16, 64]]), time(&free, &[[16, 64]]));
+    let skewed = [[50_000, 1], [0, 63]];
+    let (even, best) = (time(&timed, &skewed), time(&free, &skewed));
+    assert!(even > 1.05 * best, "{even} {best}");
+    for rows in [1, 7, 64, 300, 5000] {
+        assert!(time(&timed, &[[rows, 64]]) >= time(&free, &[[rows, 64]]), "{rows}");
+    }
+    // Fewer choices than experts: so many experts have a row.
+    assert_eq!(Rows::Spread(64, [32, 128]).total(), 16);
+}
+
+/// SGLang's kernels have two tiles, and take the small one while tokens are no more than the rank's experts.
+#[test]
+fn a_rank_with_few_tokens_has_a_tile_of_its_own() {
+    let two = Tiles { few: Some([16, 32]), only: Some([64, 64]), ..tiles() };
+    let one = |only| Tiles { only: Some(only), ..tiles() };
+    let time = |tiles: &Tiles, tokens| {
+        tiles.experts(&DEVICE, &[[1, tokens], [0, 64 - tokens]], mixture(tokens, &[]), 2.0)
+    };
+    assert_eq!(time(&two, 64), time(&one([16, 32]), 64));
+    let many = |tiles: &Tiles| tiles.experts(&DEVICE, &[[2, 64]], mixture(65, &[]), 2.0);
+    assert_eq!(many(&two), many(&one([64, 64])));
+    assert_ne!(many(&two), many(&one([16, 32])));
 }
 
 /// Over every sheet and format: time never falls as a dimension grows, and is never less than the peak or the bandwidth

@@ -82,6 +82,13 @@ def cache(gpu: str) -> float:
     return float(number) * {"MB": 1e6, "MiB": 2**20}[unit]
 
 
+def product(gpu: str, form: str) -> Mapping[str, Any]:
+    """Constants of a GPU's products in a format; none where the sheet has none."""
+    found = (_kernels(gpu).get("gemm") or {}).get(form) or {}
+    constants: dict[str, Any] = found.get("value") or {}
+    return constants
+
+
 def known(gpu: str, family: str, form: str) -> bool:
     """Whether the GPU's sheet has constants of a family of kernels in a format."""
     return form in (_kernels(gpu).get(family) or {})

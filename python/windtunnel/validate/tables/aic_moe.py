@@ -3,8 +3,8 @@
 The time is that of the rank with most tokens. How many each expert has follows from the stated distribution as the
 table's authors draw it (collector/helper.py, `_generate_power_law_distribution`): `balanced` is even; `power_law_A`
 gives each expert a weight of density proportional to its power -A, from 1 to 0.8 times the tokens (0.01 to 2 where
-there are fewer choices than experts), and shares the choices by weight. They time five draws and publish the mean, and
-so does this table, by draws of its own: theirs have no recorded seed.
+there are fewer choices than experts), and shares the choices by weight. They time five draws and publish the mean.
+Theirs have no recorded seed, so this table takes the mean over three times five draws of its own.
 
 Two kernels compute more than this rank's share. SGLang's takes the tokens that chose any expert of the rank and
 computes all their choices, those of other ranks by expert 0 (collector/sglang/collect_moe.py,
@@ -12,7 +12,14 @@ computes all their choices, those of other ranks by expert 0 (collector/sglang/c
 RTX PRO 6000 has, computes the choices of all tokens, those of other ranks by the last local expert
 (fused_moe_cutlass.py, `clamp(0, local_n - 1)`).
 
-The five draws and all repeats use the same weights, of which a cache that is large enough keeps those that are met.
+TensorRT-LLM's kernels for few tokens choose experts themselves, and not those that were drawn (`aic_gate`).
+
+The five draws and all repeats use the same weights. What a cache still has of an expert depends on what was touched
+since the last draw that met it (`returns`).
+
+TensorRT-LLM times its kernels for powers of two of tokens, whose choices fall on all experts alike, and runs the rows
+below the next power by what it found (`tensorrt_llm/_torch/autotuner.py`; `prepareFakeRouterBuffers` in
+`moe_kernels.cu`): skewed experts run by the tile that is best for even ones.
 
 TensorRT-LLM times its kernels for a configuration and takes the fastest, where nothing keeps it from it
 (`aic_tactics`). Cases that ran by its default kernel have formats of their own, `bf16_default`; `tactics` tells rows
@@ -29,7 +36,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from windtunnel.validate.rows import Row, Table
-from windtunnel.validate.tables import aic, aic_tactics
+from windtunnel.validate.tables import aic, aic_gate, aic_tactics
 from windtunnel.validate.tables.common import lines
 
 if TYPE_CHECKING:
@@ -53,7 +60,9 @@ MOST = 0.8
 DEFAULTS = {form: f"{form}_default" for form in ("bf16", "fp8", "fp4")}
 """Formats of rows that ran by the library's default kernel. Kernels for few tokens have none that is slower."""
 DRAWS = 5
-"""Draws of a skewed distribution whose times are averaged."""
+"""Draws of a skewed distribution that are timed one after the other, and averaged."""
+SETS = 3
+"""So often they are drawn anew."""
 
 
 class Load(NamedTuple):
@@ -66,20 +75,42 @@ class Load(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def loads(tokens: int, experts: int, chosen: int, ranks: int, distribution: str) -> tuple[Load, ...]:
-    """The rank that has most rows, for each draw; a balanced distribution has one."""
-    choices = tokens * chosen
+def loads(
+    tokens: int, experts: int, chosen: int, ranks: int, distribution: str, *, gated: bool = False
+) -> tuple[Load, ...]:
+    """The rank that has most rows, for each draw; a balanced distribution has one.
+
+    `gated`: by kernels that choose experts themselves (`aic_gate`), on the rank that was to have most.
+    """
     if distribution == "balanced":
+        if gated:
+            chose = aic_gate.balanced(tokens, experts, chosen)
+            return (Load(aic_gate.rows(chose, experts, chosen)[: experts // ranks], tokens),)
         return (_most(_balanced(tokens, experts, chosen), tokens, ranks),)
+    found = []
+    for each in _drawn(tokens, experts, chosen, ranks, distribution):
+        if gated:
+            local = experts // ranks
+            start = _fullest(each, local)
+            swapped = [*each]
+            swapped[:local], swapped[start : start + local] = each[start : start + local], each[:local]
+            chose = aic_gate.in_columns(swapped, tokens, chosen)
+            found.append(Load(aic_gate.rows(chose, experts, chosen)[:local], tokens))
+        else:
+            found.append(_most(each, tokens, ranks))
+    return tuple(found)
+
+
+def _drawn(tokens: int, experts: int, chosen: int, ranks: int, distribution: str) -> Iterator[list[int]]:
+    """Rows of each expert, draw by draw."""
+    choices = tokens * chosen
     power = float(distribution.rpartition("_")[2])
     low, high = (1.0, tokens * MOST) if choices > experts else (0.01, 2.0)
     first, last = low ** (1 - power), high ** (1 - power)
-    found = []
-    for draw in range(DRAWS):
+    for draw in range(SETS * DRAWS):
         source = random.Random(f"{tokens} {experts} {chosen} {ranks} {distribution} {draw}")  # noqa: S311
         weights = [((last - first) * source.random() + first) ** (1 / (1 - power)) for _ in range(experts)]
-        found.append(_most(_shared(weights, choices, tokens, ranks), tokens, ranks))
-    return tuple(found)
+        yield _shared(weights, choices, tokens, ranks)
 
 
 def _balanced(tokens: int, experts: int, chosen: int) -> list[int]:
@@ -127,10 +158,15 @@ def _adjust(each: list[int], steps: int, step: int, tokens: int, ranks: int) -> 
             return
 
 
+def _fullest(each: Sequence[int], local: int) -> int:
+    """The first expert of the rank with most rows."""
+    return max(range(0, len(each), local), key=lambda first: sum(each[first : first + local]))
+
+
 def _most(each: Sequence[int], tokens: int, ranks: int) -> Load:
     """The rank with most rows. Choices lie expert by expert, the fullest first, in columns of one choice a token."""
     local = len(each) // ranks
-    start = max(range(0, len(each), local), key=lambda first: sum(each[first : first + local]))
+    start = _fullest(each, local)
     order = sorted(range(len(each)), key=lambda i: -each[i])
     ends = accumulate(each[i] for i in order)
     met: list[tuple[int, int]] = []
@@ -162,13 +198,27 @@ def computed(found: Iterable[Load], kind: str, tokens: int, chosen: int, ranks: 
     return all_
 
 
-def touched(found: Sequence[Load], hidden: int, inter: int, ups: int, width: float) -> int:
-    """Bytes between two uses of the same operand: weights that any draw meets, inputs, and what one draw writes."""
-    met = sum(any(load.rows[i] for load in found) for i in range(len(found[0].rows)))
-    rows = sum(sum(load.rows) for load in found) / len(found)
-    tokens = max(load.tokens for load in found)
-    weights = met * width * hidden * inter * (ups + 1)
-    return round(weights + 2 * tokens * hidden + 2 * rows * (ups * inter + hidden))
+def returns(found: Sequence[Load], hidden: int, inter: int, ups: int, width: float) -> list[list[tuple[int, int]]]:
+    """For each draw: bytes between two uses of an expert's weights, and how many of its experts these are of.
+
+    Draws follow each other in a circle. What lies between is what was met since the last draw that met the expert:
+    weights, inputs, inner features and results.
+    """
+    weight = width * hidden * inter * (ups + 1)
+    met = [frozenset(i for i, count in enumerate(load.rows) if count) for load in found]
+    moved = [2 * load.tokens * hidden + 2 * sum(load.rows) * (ups * inter + hidden) for load in found]
+    every = []
+    for draw, own in enumerate(met):
+        left, between, passed, each = own, own, moved[draw], []
+        for earlier in range(draw - 1, draw - 1 - len(found), -1):
+            again = left & met[earlier]
+            if again:
+                each.append((round(weight * len(between) + passed), len(again)))
+                left -= again
+            between |= met[earlier]
+            passed += moved[earlier]
+        every.append(each)
+    return every
 
 
 def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
@@ -190,12 +240,19 @@ def kernels(path: Path, table: Table | None = None) -> Iterator[aic.Kernel]:
         shape = f"{hidden}x{inter}x{experts}"
         if aic_tactics.Case(form, shape, chosen, tp, ep, distribution) in (aic_tactics.defaults(place[0]) or ()):
             form = DEFAULTS.get(form, form)
-        found = computed(loads(tokens, experts, chosen, ep, distribution), kind, tokens, chosen, ep)
-        repeated = touched(found, hidden, inter // tp, ups, aic.WIDTHS[place[1]])
+        few = kind.endswith("min_latency")
+        found = computed(loads(tokens, experts, chosen, ep, distribution, gated=few), kind, tokens, chosen, ep)
+        timed = 1 << tokens.bit_length() - 1
         first, *more = (
-            (load.tokens, chosen, hidden, inter // tp, ups, repeated, *chain(*sorted(Counter(load.rows).items())))
-            for load in found
-        )
+            (load.tokens, chosen, hidden, inter // tp, ups, timed, experts, len(back), *chain(*back),
+             *chain(*sorted(Counter(load.rows).items())))
+            for start in range(0, len(found), DRAWS)
+            for load, back in zip(
+                found[start : start + DRAWS],
+                returns(found[start : start + DRAWS], hidden, inter // tp, ups, aic.WIDTHS[place[1]]),
+                strict=True,
+            )
+        )  # fmt: skip
         yield aic.Kernel(
             place[0], "experts", form, first, shape, shape, line.number_in("latency_ms") * 1e-3,
             f"{kind}/{tokens}/tp{tp}/ep{ep}/{distribution}", tuple(more),
