@@ -231,6 +231,7 @@ SETS = {
     "unknown graphs": [f"{W}.training={{graphs: layer}}"],
     "unknown optimizer": [f"{W}.training={{optimizer: lion}}"],
     "muon of adapters": [f"{W}.training={{optimizer: muon, lora_rank: 16}}"],
+    "permute traffic of none": [f"{W}.training={{permute_traffic: -1}}"],
     "hidden exchange of all": [f"{W}.training={{hidden_exchange: 1}}"],
     "fused mlp of single experts": [f"{W}.training={{fused_experts: false, fused_expert_mlp: true}}"],
     "evidence of what is not given": [

@@ -11,7 +11,7 @@ from windtunnel.engine import InputError
 from windtunnel.validate import Row
 from windtunnel.validate.bands import kind_of
 from windtunnel.validate.systems import fitted_of, read_systems
-from windtunnel.validate.tables import READERS, dgxc, ultrascale
+from windtunnel.validate.tables import READERS, dgxc, marin, ultrascale
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +115,23 @@ def test_rows_told_nothing_keep_their_layout_and_lose_their_software(tmp_path: P
     assert job["parallelism"] == {"dp": 8, "zero": 3}
     assert row.id.startswith("no-framework/mosaic-mpt/")
     assert kind_of(row) == "no framework named"
+
+
+def test_levanter_steps_by_muon_and_its_older_runs_scatter_tokens(tmp_path: Path) -> None:
+    head = (
+        "id,issue,date,gpu,gpus,framework,hidden,layers,heads,kv_heads,experts,topk,expert_ffn,shared_ffn,seq,global_batch,"
+        "fsdp,ep,transport,recompute,capacity_factor,step_s,complete_shape,note\n"
+    )
+
+    def line(name: str, date: str, framework: str) -> str:
+        return f"{name},1,{date},GB200,64,{framework},5120,48,40,10,256,8,2048,5120,4096,1024,,64,NCCL,,,15,1,\n"
+
+    text = head + line("old", "2026-07-27", "levanter-grug") + line("new", "2026-08-05", "levanter-grug")
+    text += line("other", "2026-07-27", "megatron")
+    table = READERS["marin"](folder(tmp_path, "marin_moe.csv", text), read_systems(None))
+    assert table is not None
+    told = {row.id: row.scenario["jobs"][0]["workload"]["training"] for row in table.rows}
+    assert (told["marin/old"]["optimizer"], told["marin/old"]["permute_traffic"]) == ("muon", marin.SCATTERED)
+    assert told["marin/new"]["optimizer"] == "muon"
+    assert "permute_traffic" not in told["marin/new"]
+    assert not {"optimizer", "permute_traffic"} & told["marin/other"].keys()

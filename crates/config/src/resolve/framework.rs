@@ -109,7 +109,7 @@ impl Framework {
         complete!(training, self.training, note;
             recompute, recompute_layers, lora_rank, regather, narrow_gathers, fused, fused_loss, reserved, sequence_parallel, precision,
             parameters, gradients, added_gradients, attention, causal, dropout, context_exchange, overlap_chunks, overlap_backward, dispatch, straggle,
-            graphs, fused_experts, fused_expert_mlp, padded_experts, optimizer, split_overhead, hidden_exchange, dispatcher, dispatcher_sms, routing_domains,
+            graphs, fused_experts, fused_expert_mlp, padded_experts, optimizer, split_overhead, hidden_exchange, permute_traffic, dispatcher, dispatcher_sms, routing_domains,
             overlap_shared, expert_imbalance, capacity_factor,
             expert_tp, compute_share, speed_spread);
         complete!(parallelism, self.parallelism, note; zero);

@@ -89,6 +89,7 @@ impl Transformer<'_> {
             capacity_factor: settings.capacity_factor,
             imbalance: settings.expert_imbalance.unwrap_or(1.0),
             hidden_exchange: settings.hidden_exchange.unwrap_or(0.0),
+            permute_traffic: settings.permute_traffic.unwrap_or(0.0),
             dispatcher: self.dispatcher,
             overlap_shared: settings.overlap_shared.unwrap_or(false),
             overlap_chunks: settings.overlap_chunks.unwrap_or(1),

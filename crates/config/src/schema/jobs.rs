@@ -218,6 +218,9 @@ pub struct ModelJob {
     /// Share of the experts' all-to-alls that runs behind computations of another micro-batch and takes no time, from 0 to
     /// below 1 (Megatron-Core's `overlap_moe_expert_parallel_comm`); 0 if left out.
     pub hidden_exchange: Option<f64>,
+    /// Bytes that putting tokens in the order of the experts moves beyond reading and writing each copy, for each feature of a copy
+    /// forward, and twice as many backward; 0 if left out. About 32 where XLA scatters them and derives the gradient.
+    pub permute_traffic: Option<f64>,
     /// What takes tokens to experts and back: `all_to_all` sends a copy for each chosen expert; `deepep` (also HybridEP) sends a
     /// token once to a scale-up domain and once to a GPU there. `all_to_all` if left out.
     pub dispatcher: Option<String>,

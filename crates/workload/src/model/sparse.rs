@@ -66,6 +66,7 @@ impl Training {
         emit.stream_bytes("router", Streaming::Routing, own, experts.routed, 4 * 3 * own * experts.routed);
         emit.enter_experts(true);
         emit.stream("router", Streaming::Permute, copies, hidden, 2);
+        self.permute_by_detour(emit, copies, 1);
         let under_way = self.expert_exchange(emit, experts, "expert dispatch", Way::Out, true);
         if experts.shared_width > 0 {
             emit.leave_experts();
@@ -119,6 +120,7 @@ impl Training {
             emit.stream("experts", Streaming::Residual, own, hidden, 2);
             emit.enter_experts(false);
             emit.stream("experts", Streaming::Permute, copies, hidden, 3);
+            self.permute_by_detour(emit, copies, 2);
             let under_way = self.expert_exchange(emit, experts, "expert combine gradient", Way::Out, true);
             if under_way.is_some() {
                 self.shared_backward(emit, experts, part);
@@ -276,6 +278,15 @@ impl Training {
             let (mask, applied) = (2 + 1, 1 + 2 + 2);
             let moved = [mask, applied, mask, mask, 1 + 1 + 1, applied, 2 * (2 + 2)];
             self.by_operations(emit, numbers, &moved);
+        }
+    }
+
+    /// What a framework moves besides to put `copies` in the order of the experts, `times` what it does forward.
+    fn permute_by_detour(&self, emit: &mut Emit<'_>, copies: u64, times: u64) {
+        let numbers = times * copies * self.architecture.hidden;
+        let bytes = (self.permute_traffic * numbers as f64).ceil() as u64;
+        if bytes > 0 {
+            emit.stream_bytes("experts", Streaming::Permute, copies, self.architecture.hidden, bytes);
         }
     }
 

@@ -108,6 +108,9 @@ pub enum Optimiser {
 /// try seven.
 const MOST_PREDICTIONS: u32 = 16;
 
+/// Bytes a number of [`Training::permute_traffic`] that no program moves.
+const MOST_PERMUTE_TRAFFIC: f64 = 1000.0;
+
 /// A model, a batch and a layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
@@ -162,6 +165,9 @@ pub struct Training {
     /// Share of the experts' all-to-alls that runs behind the computations of another micro-batch and takes no time of its
     /// own: below 1, and 0 where micro-batches follow one another.
     pub hidden_exchange: f64,
+    /// Bytes that putting tokens in the order of the experts moves beyond reading and writing each copy, for each number of a copy
+    /// forward, and twice as many backward.
+    pub permute_traffic: f64,
     /// What takes tokens to experts and back; absent: an all-to-all with a copy for each chosen expert.
     pub dispatcher: Option<Dispatcher>,
     /// Whether the shared experts are computed while tokens are on their way.
@@ -285,6 +291,7 @@ impl Training {
             capacity_factor: None,
             imbalance: 1.0,
             hidden_exchange: 0.0,
+            permute_traffic: 0.0,
             dispatcher: None,
             overlap_shared: false,
             overlap_chunks: 1,
@@ -372,6 +379,10 @@ impl Training {
         }
         if self.fused_expert_mlp && !self.fused_experts {
             return Err(range("fused_expert_mlp", "false without `fused_experts`", "true".to_owned()));
+        }
+        if !(0.0..=MOST_PERMUTE_TRAFFIC).contains(&self.permute_traffic) {
+            let found = self.permute_traffic.to_string();
+            return Err(range("permute_traffic", "bytes from 0 to 1,000", found));
         }
         if !(0.0..1.0).contains(&self.hidden_exchange) {
             return Err(range(

@@ -307,6 +307,32 @@ fn what_is_hidden_of_an_exchange_is_not_waited_for() {
     assert!(training.check().unwrap_err().to_string().starts_with("`hidden_exchange`: expected a share"));
 }
 
+/// Bytes for each feature of each copy, forward once and backward twice, at the sheet's share of the bandwidth.
+#[test]
+fn tokens_put_in_order_by_detours_pass_through_memory() {
+    let kernels = gpu("h100-sxm");
+    let mut training = Training::new(model("qwen3-30b-a3b"), 4096);
+    training.ep = 8;
+    let chunk = middle(0..2);
+    let time = |training: &Training| {
+        let work = training.chunk(&chunk, &kernels).work;
+        (compute_time(&work.forward), compute_time(&work.backward))
+    };
+    let before = time(&training);
+    training.permute_traffic = 32.0;
+    let after = time(&training);
+    let bytes = 32 * 4096 * 8 * 2048;
+    let moved = kernels.streaming(Streaming::Permute, 4096 * 8, 2048, bytes);
+    assert_eq!(after.0 - before.0, moved * 2);
+    let backward = kernels.streaming(Streaming::Permute, 4096 * 8, 2048, 2 * bytes);
+    assert_eq!(after.1 - before.1, backward * 2);
+    for wrong in [-1.0, f64::NAN, 1e9] {
+        training.permute_traffic = wrong;
+        let refused = training.check().unwrap_err().to_string();
+        assert!(refused.starts_with("`permute_traffic`: expected bytes from 0 to 1,000"), "{refused}");
+    }
+}
+
 /// Hu et al. 2021: frozen weights have no gradients, so the backward pass multiplies once for the forward's once; adapters of
 /// rank r beside a projection from a to b features add 6r(a + b) per token.
 #[test]
