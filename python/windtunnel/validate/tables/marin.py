@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from windtunnel.validate.systems import System
 
 COLUMNS = (
-    "id", "issue", "date", "gpu", "gpus", "framework", "hidden", "layers", "heads", "kv_heads", "experts", "topk", "expert_ffn",
-    "shared_ffn", "seq", "global_batch", "fsdp", "ep", "transport", "recompute", "capacity_factor", "step_s",
-    "complete_shape", "note",
+    "id", "issue", "date", "gpu", "gpus", "framework", "hidden", "layers", "heads", "kv_heads", "experts", "topk",
+    "expert_ffn", "shared_ffn", "seq", "global_batch", "fsdp", "ep", "transport", "recompute", "capacity_factor",
+    "step_s", "complete_shape", "note",
 )  # fmt: skip
 SYSTEM = "gb200-nvl72"
 FRAMEWORKS = {"megatron": "nemo", "levanter-grug": "levanter"}
 SCATTERED = 31.9
-"""Bytes a copy and feature that levanter moved besides, forward, before it put tokens in order by gathers with a gradient
-written by hand: that made steps of 5,120 features, 48 layers and 8 of 256 experts on 64 GB200 10.7823 s where they had
-been 13.3153 s (issue 7201, rows m08 and m10, which have no scenario). 65,536 tokens a GPU pass the experts twice forward
-and once backward, which takes twice as long, at the GPU's bandwidth."""
+"""Bytes a copy and feature that levanter moved besides, forward, before it put tokens in order by gathers with a
+gradient written by hand: that made steps of 5,120 features, 48 layers and 8 of 256 experts on 64 GB200 10.7823 s where
+they had been 13.3153 s (issue 7201, rows m08 and m10, which have no scenario). 65,536 tokens a GPU pass the experts
+twice forward and once backward, which takes twice as long, at the GPU's bandwidth."""
 GATHERED = "2026-08-02"
 """The date of that change."""
 VOCABULARY = 128_256
